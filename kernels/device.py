@@ -1,0 +1,157 @@
+"""Where arrays live and who runs the kernels: NumPy, Triton's interpreter, or Triton on a CUDA device.
+
+A `Backend` allocates arrays and moves bytes between the host and them; kernel sets and the memory objects are
+built on one. This is the only module that decides how Triton is imported: the interpreter must be chosen
+before Triton is first imported, so the choice is made here, once, or refused with one clear error.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+from collections.abc import Sequence
+from typing import Any, Protocol, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array: TypeAlias = Any
+"""`np.ndarray` on the NumPy backend, `torch.Tensor` on the Triton ones."""
+
+HostArray: TypeAlias = NDArray[Any]
+
+
+class DeviceError(ValueError):
+    """The device asked for cannot be had in this process; the message says why and what to do."""
+
+
+class Backend(Protocol):
+    """Arrays of one device. Shapes are in elements, `dtype` is a NumPy name such as "int32"."""
+
+    name: str
+
+    def alloc(self, shape: int | Sequence[int], dtype: str, fill: int = 0) -> Array:
+        """A new array filled with `fill`."""
+
+    def to_host(self, array: Array) -> HostArray:
+        """The array's contents: a zero-copy view where the array is in host memory, else a copy."""
+
+    def from_host(self, array: HostArray) -> Array:
+        """A new array on the device with the contents of `array`."""
+
+    def write(self, array: Array, values: HostArray) -> None:
+        """`array[...] = values`, in stream order."""
+
+    def address(self, array: Array) -> int:
+        """Address of the first element as an unsigned 64-bit integer."""
+
+    def synchronize(self) -> None:
+        """Wait until everything launched so far has run."""
+
+
+class NumpyBackend:
+    """Host arrays; the executable specifications run on them."""
+
+    name = "numpy"
+
+    def alloc(self, shape: int | Sequence[int], dtype: str, fill: int = 0) -> HostArray:
+        return np.full(shape, fill, dtype=dtype)
+
+    def to_host(self, array: HostArray) -> HostArray:
+        return array
+
+    def from_host(self, array: HostArray) -> HostArray:
+        return np.array(array)
+
+    def write(self, array: HostArray, values: HostArray) -> None:
+        array[...] = values
+
+    def address(self, array: HostArray) -> int:
+        return int(array.__array_interface__["data"][0])
+
+    def synchronize(self) -> None:
+        return
+
+
+class TorchBackend:
+    """Tensors on "cpu" (kernels interpreted) or "cuda" (kernels compiled)."""
+
+    def __init__(self, device: str) -> None:
+        self._torch = importlib.import_module("torch")
+        self.device = device
+        self.interpreted = device == "cpu"
+        self.name = "triton-interpreter" if self.interpreted else "triton-cuda"
+
+    def alloc(self, shape: int | Sequence[int], dtype: str, fill: int = 0) -> Array:
+        size = (shape,) if isinstance(shape, int) else tuple(shape)
+        return self._torch.full(size, fill, dtype=getattr(self._torch, dtype), device=self.device)
+
+    def to_host(self, array: Array) -> HostArray:
+        host: HostArray = array.numpy() if self.interpreted else array.cpu().numpy()
+        return host
+
+    def from_host(self, array: HostArray) -> Array:
+        # A copy in any case: the caller may reuse its array while a queued kernel still reads ours.
+        return self._torch.tensor(np.ascontiguousarray(array), device=self.device)
+
+    def write(self, array: Array, values: HostArray) -> None:
+        array.copy_(self._torch.from_numpy(np.ascontiguousarray(values, dtype=_numpy_name(array))))
+
+    def address(self, array: Array) -> int:
+        return int(array.data_ptr())
+
+    def synchronize(self) -> None:
+        if not self.interpreted:
+            self._torch.cuda.synchronize()
+
+
+def backend(name: str) -> Backend:
+    """The backend called `name`, or the one for a device.
+
+    Names: "numpy", "triton-interpreter", "triton-cuda"; devices: "cpu" (interpreter), "cuda", "auto" (CUDA
+    where there is a device, else the interpreter). Raises DeviceError if the process cannot provide it.
+    """
+    if name == "numpy":
+        return NumpyBackend()
+    device = {"triton-interpreter": "cpu", "triton-cuda": "cuda"}.get(name, name)
+    if device not in ("auto", "cpu", "cuda"):
+        raise DeviceError(f"unknown device {name!r}; expected 'auto', 'cpu' or 'cuda'")
+    if device in ("auto", "cuda"):
+        available = importlib.import_module("torch").cuda.is_available()
+        if device == "cuda" and not available:
+            raise DeviceError("device 'cuda' asked for, but torch sees no CUDA device; use --device cpu")
+        device = "cuda" if available else "cpu"
+    _choose_interpreter(device == "cpu")
+    return TorchBackend(device)
+
+
+def _choose_interpreter(wanted: bool) -> None:
+    """Make Triton's `@jit` interpret (or compile) from now on, or refuse if it was imported the other way."""
+    if "triton" in sys.modules:
+        actual = bool(importlib.import_module("triton").knobs.runtime.interpret)
+        if actual != wanted:
+            is_now, remedy = ("interpreting", "unset") if actual else ("compiling", "set")
+            raise DeviceError(
+                f"triton is already {is_now} in this process, which cannot be changed; "
+                f"{remedy} TRITON_INTERPRET=1 before the first import, or use another process"
+            )
+    elif wanted:
+        os.environ["TRITON_INTERPRET"] = "1"
+    elif os.environ.get("TRITON_INTERPRET", "0").lower() in ("1", "true", "on", "y", "yes"):
+        raise DeviceError("TRITON_INTERPRET is set, which keeps kernels on the CPU; unset it to use CUDA")
+
+
+def as_int64(address: int) -> int:
+    """The bit pattern of an unsigned 64-bit address as a signed integer, so that it fits an int64 array.
+
+    Addresses at or above 2**63 come out negative and come back unchanged when a kernel casts them to
+    pointers.
+    """
+    if not 0 <= address < 1 << 64:
+        raise ValueError(f"address is {address:#x}; expected an unsigned 64-bit value")
+    return address - (1 << 64) if address >> 63 else address
+
+
+def _numpy_name(tensor: Array) -> str:
+    return str(tensor.dtype).removeprefix("torch.")

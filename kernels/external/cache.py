@@ -1,0 +1,56 @@
+"""Where what was taken from an engine stays: one folder per user, filled by rename so that it is never half
+there.
+
+Data comes from ``wheel`` (a release's source files) and ``extract`` (a module of kernels) and is read by
+``source`` and ``module``. Nothing in here is ever executed.
+"""
+
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+
+def cache_root() -> Path:
+    """The folder of everything cached: ``$STALEROW_CACHE``, else ``$XDG_CACHE_HOME/stalerow``, else
+    ``~/.cache/stalerow``. It need not exist yet."""
+    if own := os.environ.get("STALEROW_CACHE"):
+        return Path(own).expanduser()
+    if xdg := os.environ.get("XDG_CACHE_HOME"):
+        return Path(xdg).expanduser() / "stalerow"
+    return Path.home() / ".cache" / "stalerow"
+
+
+def write_file(path: Path, text: str) -> None:
+    """Put `text` at `path`, whole or not at all: a reader (or a crash) never sees part of it."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, beside = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8", newline="") as file:
+            file.write(text)
+        os.replace(beside, path)
+    except BaseException:
+        Path(beside).unlink(missing_ok=True)
+        raise
+
+
+@contextmanager
+def staged_folder(target: Path) -> Iterator[Path]:
+    """A scratch folder beside `target` that becomes `target` if the block ends well, and vanishes if it does
+    not.
+
+    Two processes may fill the same target at once: the first rename wins, and the other's copy is dropped.
+    """
+    target.parent.mkdir(parents=True, exist_ok=True)
+    scratch = Path(tempfile.mkdtemp(dir=target.parent, prefix=f".{target.name}."))
+    try:
+        yield scratch
+        try:
+            os.rename(scratch, target)
+        except OSError:
+            if not target.is_dir():
+                raise
+    finally:
+        shutil.rmtree(scratch, ignore_errors=True)

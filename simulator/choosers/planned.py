@@ -1,0 +1,29 @@
+"""The planned order: canonical precedence, except where a schedule's `Order` holds an actor back or picks another.
+
+Decisions are numbered over the whole run and counted only where two actors or more are enabled.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from stalerow.simulator.schedule import Order
+
+
+class PlannedOrder:
+    def __init__(self, order: Order) -> None:
+        self._holds = sorted(order.holds, key=lambda h: h.at)
+        self._picks = dict(order.picks)
+        self.decision = 0
+
+    def next(self, enabled: Sequence[str]) -> int:
+        now = self.decision
+        self.decision += 1
+        if not self._holds and not self._picks:
+            return 0
+        if now in self._picks:
+            return self._picks[now] % len(enabled)
+        held = {h.actor for h in self._holds if h.at <= now < h.at + h.decisions}
+        if not held:
+            return 0
+        return next((i for i, actor in enumerate(enabled) if actor not in held), 0)

@@ -1,0 +1,1 @@
+"""Conformance: the engine model against recorded and live runs of released schedulers."""

@@ -1,0 +1,220 @@
+"""Recorded runs of a released scheduler: the file format, typed and validated.
+
+Read from .json or .json.gz; used by `compare` (replay and comparison) and by `live` (records of a child
+process have the same shape). Field names are the recorder's.
+"""
+
+from __future__ import annotations
+
+import gzip
+from pathlib import Path
+from typing import Any, Literal
+
+import msgspec
+from stalerow.simulator.engine import EngineConfig, GroupConfig
+
+BlockIds = list[list[int]]
+
+
+class TraceConfig(msgspec.Struct, frozen=True):
+    """The recorder's options: P, K (drafts), sizes in tokens or blocks."""
+
+    P: int
+    K: int
+    block_size: int
+    num_blocks: int
+    max_num_seqs: int
+    max_num_batched_tokens: int
+    max_model_len: int
+    prefix_match_unit: int | None
+    retention_interval: int | None
+    steps: int
+    long_prefill_token_threshold: int = 0
+    watermark: float | None = None
+    shared_prefix_ckpt: bool = False
+    disable_eagle_block_drop: bool = False
+
+
+class TraceGroup(msgspec.Struct, frozen=True):
+    """One KV-cache group as the released code formed it."""
+
+    type: Literal["MambaSpec", "FullAttentionSpec"]
+    is_eagle_group: bool
+    block_size: int
+
+
+class Meta(msgspec.Struct, frozen=True):
+    """Versions, options and what the released code derived from them."""
+
+    versions: dict[str, str]
+    config: TraceConfig
+    groups: list[TraceGroup]
+    scheduler_block_size: int
+    hash_block_size: int
+    max_concurrent_batches: int
+    scheduler_reserve_full_isl: bool
+
+    def engine_config(self) -> EngineConfig:
+        """The same options for our engine. ValueError if it does not take them."""
+        c = self.config
+        kinds: dict[str, Literal["attention", "recurrent"]] = {
+            "MambaSpec": "recurrent",
+            "FullAttentionSpec": "attention",
+        }
+        return EngineConfig(
+            groups=tuple(
+                GroupConfig(kinds[g.type], g.block_size, draft=g.is_eagle_group) for g in self.groups
+            ),
+            num_blocks=c.num_blocks,
+            pipeline_parallel_size=c.P,
+            num_speculative_tokens=c.K,
+            max_num_seqs=c.max_num_seqs,
+            max_num_batched_tokens=c.max_num_batched_tokens,
+            max_model_len=c.max_model_len,
+            prefix_match_unit=c.prefix_match_unit,
+            retention_interval=c.retention_interval,
+            long_prefill_token_threshold=c.long_prefill_token_threshold,
+            reserve_full_isl=self.scheduler_reserve_full_isl,
+            watermark=c.watermark or 0.0,
+            shared_prefix_checkpoint=c.shared_prefix_ckpt,
+            drop_draft_block=not c.disable_eagle_block_drop,
+        )
+
+
+class TraceRequest(msgspec.Struct, frozen=True):
+    """A request of the workload; `arrival` is the engine iteration before whose schedule it is added.
+
+    The first `share[1]` prompt tokens come from stream `share[0]`, or from request X's tokens for "req:X".
+    """
+
+    id: str
+    prompt_len: int
+    max_tokens: int
+    seed: int | str
+    arrival: int = 1
+    share: tuple[int | str, int] | None = None
+
+
+class TraceAbort(msgspec.Struct, frozen=True):
+    """An abort right before schedule number `step`, or before the update that follows it."""
+
+    id: str
+    step: int
+    phase: Literal["pre_schedule", "pre_update"] = "pre_schedule"
+
+
+class Workload(msgspec.Struct, frozen=True):
+    """What happens from outside."""
+
+    requests: list[TraceRequest]
+    aborts: list[TraceAbort] = []
+
+
+class ScheduledRecord(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A row of a recorded schedule; counters are those before it."""
+
+    req: str
+    n: int
+    drafts: int
+    computed: int
+    placeholders_before: int
+    known_tokens: int
+    final_or_decode: bool
+    will_sample: int
+
+
+class NewRecord(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A recorded admission."""
+
+    req: str
+    prompt_len: int
+    prefill_len: int
+    computed: int
+    block_ids: BlockIds
+    resumed: bool
+    junction: int
+
+
+class CachedRecord(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A recorded update of a request that the ranks know."""
+
+    req: str
+    computed: int
+    new_block_ids: BlockIds | None
+
+
+class ScheduleRecord(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """One call of schedule()."""
+
+    step: int
+    inflight_before: list[int]
+    scheduled: list[ScheduledRecord]
+    total: int
+    running: list[str]
+    waiting: list[str]
+    sched_blocks: dict[str, BlockIds]
+    free_blocks: int
+    deferred_frees: int
+    new: list[NewRecord] = []
+    cached: list[CachedRecord] = []
+    finished_req_ids: list[str] = []
+    preempted_req_ids: list[str] = []
+    zero: list[int] = []
+    copies: list[tuple[int, int]] = []
+    aborts_before_schedule: list[str] = []
+
+
+Counters = tuple[int, int, int, str]
+
+
+class StateRecord(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Computed tokens, placeholders, stale tokens and status of a request around an update."""
+
+    before: Counters
+    after: Counters | Literal["freed"]
+
+
+class UpdateRecord(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """One processed output."""
+
+    processed_step: int
+    after_schedule_of: int
+    sampled: dict[str, int]
+    delivered: dict[str, tuple[int, str | None]]
+    state: dict[str, StateRecord]
+    aborts_before_update: list[str] = []
+    ignored_already_gone: list[str] = []
+
+
+Record = ScheduleRecord | UpdateRecord
+
+
+class Trace(msgspec.Struct, frozen=True):
+    """A recorded run."""
+
+    meta: Meta
+    workload: Workload
+    trace: list[dict[str, Any]]
+
+    def records(self) -> list[Record]:
+        """The records, typed. msgspec.ValidationError names what does not fit."""
+        return [as_record(item) for item in self.trace]
+
+
+def as_record(item: dict[str, Any]) -> Record:
+    """A record from its JSON object."""
+    if "processed_step" in item:
+        return msgspec.convert(item, UpdateRecord)
+    return msgspec.convert(item, ScheduleRecord)
+
+
+def load_trace(path: str | Path) -> Trace:
+    """Read a recorded run; ValueError (one line, with the path) if it is not one."""
+    path = Path(path)
+    data = path.read_bytes()
+    try:
+        if path.suffix == ".gz":
+            data = gzip.decompress(data)
+        return msgspec.json.decode(data, type=Trace)
+    except (msgspec.MsgspecError, OSError, EOFError) as error:
+        raise ValueError(f"{path}: expected a recorded scheduler run ({error}); record it again") from error

@@ -1,0 +1,90 @@
+"""Admission: the scheduler's pass over the waiting queue, from prefix hit to first chunk.
+
+Called by `Scheduler.schedule` after the running requests, unless one of them was preempted.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from stalerow.simulator.engine.draft_step import StepDraft
+from stalerow.simulator.engine.hits import Hit
+from stalerow.simulator.engine.request import Request, Status
+
+if TYPE_CHECKING:
+    from stalerow.simulator.engine.scheduler import Scheduler
+
+
+class Admission:
+    """Admits waiting requests in order while tokens, slots and blocks last."""
+
+    def __init__(self, scheduler: Scheduler) -> None:
+        self._scheduler = scheduler
+
+    def admit(self, draft: StepDraft) -> None:
+        """Move requests from the queue to the running list; the first that does not fit ends the pass.
+
+        A preempted request with output in flight is passed over: resuming it now could sample a position
+        twice.
+        """
+        scheduler = self._scheduler
+        queue = scheduler.waiting
+        skipped: list[Request] = []
+        threshold = scheduler.chunk_threshold()
+        while queue and draft.budget > 0 and len(scheduler.running) < scheduler.config.max_num_seqs:
+            request = queue[0]
+            if request.num_stale_output_tokens:
+                skipped.append(queue.popleft())
+            elif not self._admit(request, draft, threshold):
+                break
+        queue.extendleft(reversed(skipped))
+
+    def _admit(self, request: Request, draft: StepDraft, threshold: int) -> bool:
+        scheduler = self._scheduler
+        hit = scheduler.cache.longest_hit(request)
+        request.shared_prefix_boundary = hit.junction
+        num_tokens, num_drafts = self._first_chunk(request, hit, draft, threshold)
+        if num_tokens == 0:
+            return False
+        beside_others = bool(scheduler.running)
+        if scheduler.cache.allocate_slots(request, num_tokens, hit, beside_others) is None:
+            return False
+        scheduler.waiting.popleft()
+        scheduler.running.append(request)
+        request.status = Status.RUNNING
+        request.num_computed_tokens = hit.num_tokens
+        draft.add_admission(request, num_tokens, num_drafts, scheduler.cache.block_ids(request))
+        return True
+
+    def _first_chunk(self, request: Request, hit: Hit, draft: StepDraft, threshold: int) -> tuple[int, int]:
+        """Tokens and placeholder drafts of the first chunk, (0, 0) if it has to wait."""
+        scheduler = self._scheduler
+        start = hit.num_tokens
+        num_tokens = request.num_tokens - start
+        padding = 0
+        if num_tokens == 1 and self._may_pad(start, draft):
+            padding = scheduler.config.num_speculative_tokens
+            if 1 + padding > draft.budget:
+                # Rather wait than break the uniform width of a decode batch.
+                return 0, 0
+            num_tokens += padding
+        if 0 < threshold < num_tokens:
+            num_tokens = threshold
+        num_tokens = scheduler.clip_chunk(request, start, min(num_tokens, draft.budget))
+        if padding and num_tokens and num_tokens != 1 + padding:
+            return 1, 0
+        return num_tokens, padding
+
+    def _may_pad(self, start: int, draft: StepDraft) -> bool:
+        """Whether a request with one token left joins as a decode with placeholder drafts.
+
+        Only where the batch is otherwise made of decodes, and where the sampled tokens still fit.
+        """
+        scheduler = self._scheduler
+        num_drafts = scheduler.config.num_speculative_tokens
+        return (
+            num_drafts > 0
+            and not draft.scheduled_prefill
+            and (bool(draft.cached) or start > 0)
+            and start + 1 + num_drafts + 1 <= scheduler.config.max_model_len
+        )

@@ -1,0 +1,70 @@
+"""A step under construction: what the scheduler has granted so far and what is left of the token budget.
+
+Filled by the scheduler's running and admission passes, then turned into the wire format.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from stalerow.simulator.engine.request import Request
+from stalerow.simulator.engine.step import BlockLists, CachedRequest, NewRequest, ScheduledRow
+
+
+@dataclass(slots=True)
+class Scheduled:
+    """One row being built; `num_computed_tokens` is the count before the step."""
+
+    request: Request
+    num_tokens: int
+    num_drafts: int
+    num_computed_tokens: int
+    samples: bool = False
+
+
+class StepDraft:
+    """Rows in scheduling order, admissions and appended blocks; `budget` is in tokens."""
+
+    __slots__ = ("budget", "cached", "new", "scheduled", "scheduled_prefill")
+
+    def __init__(self, budget: int) -> None:
+        self.budget = budget
+        self.scheduled: list[Scheduled] = []
+        self.new: list[NewRequest] = []
+        self.cached: list[CachedRequest] = []
+        self.scheduled_prefill = False
+
+    def add_running(self, request: Request, num_tokens: int, num_drafts: int, new_blocks: BlockLists) -> None:
+        """Grant tokens to a request that the ranks know."""
+        self.scheduled_prefill |= request.is_prefill_chunk
+        blocks = new_blocks if any(new_blocks) else None
+        self.cached.append(CachedRequest(request.id, request.num_computed_tokens, blocks))
+        self._grant(request, num_tokens, num_drafts)
+
+    def add_admission(self, request: Request, num_tokens: int, num_drafts: int, blocks: BlockLists) -> None:
+        """Grant tokens to a request that the ranks have to take in, with its whole block lists."""
+        self.new.append(
+            NewRequest(
+                request=request.id,
+                prompt_len=request.num_prompt_tokens,
+                prefill_token_ids=tuple(request.token_ids),
+                num_computed_tokens=request.num_computed_tokens,
+                block_ids=blocks,
+                resumed=request.num_preemptions > 0,
+                junction=request.shared_prefix_boundary,
+                max_tokens=request.max_tokens,
+            )
+        )
+        self._grant(request, num_tokens, num_drafts)
+
+    def _grant(self, request: Request, num_tokens: int, num_drafts: int) -> None:
+        self.scheduled.append(Scheduled(request, num_tokens, num_drafts, request.num_computed_tokens))
+        self.budget -= num_tokens
+
+    def rows(self) -> Iterator[ScheduledRow]:
+        """The rows for the wire, once the scheduler has decided which of them sample."""
+        for row in self.scheduled:
+            yield ScheduledRow(
+                row.request.id, row.num_tokens, row.num_drafts, row.num_computed_tokens, row.samples
+            )

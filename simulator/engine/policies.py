@@ -1,0 +1,207 @@
+"""The decisions of the engine that a fault may want to replace, one small object each.
+
+The scheduler and the KV managers ask these objects instead of deciding themselves. The defaults are the
+correct system (vLLM 0.32 and 0.33); a fault is a subclass that overrides one method, passed in a `Policies`
+value.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from stalerow.simulator.engine.block_pool import BlockPool
+    from stalerow.simulator.engine.config import EngineConfig
+    from stalerow.simulator.engine.request import Request
+    from stalerow.simulator.engine.rules import CacheRules
+
+
+class ReusePolicy:
+    """The order in which freed blocks are handed out again."""
+
+    def put_back(self, queue: OrderedDict[int, None], unhashed: Sequence[int], hashed: Sequence[int]) -> None:
+        """Return freed blocks to the queue, whose front is handed out next.
+
+        Unhashed ones go to the front, the first of them foremost; hashed ones to the end, so that the least
+        recently used prefix is evicted first.
+        """
+        for block in reversed(unhashed):
+            queue[block] = None
+            queue.move_to_end(block, last=False)
+        for block in hashed:
+            queue[block] = None
+
+
+class FreePolicy:
+    """When blocks go back to the pool, and which recurrent states are no longer needed."""
+
+    def release(self, pool: BlockPool, blocks: Iterable[int], request: Request) -> None:
+        """Give up the blocks of a finished, aborted or preempted request: at once, steps in flight or not.
+
+        Called once per group, with the last column first. What protects the blocks is stream order on every
+        rank.
+        """
+        pool.release(blocks)
+
+    def settled_tokens(self, num_computed_tokens: int, request: Request) -> int:
+        """Computed tokens whose output has been processed: states below them can be retired.
+
+        Tokens in flight do not count, because a rejected draft rolls the optimistic count back.
+        """
+        return max(0, num_computed_tokens - request.num_in_flight_tokens)
+
+
+class ChunkPolicy:
+    """Where a prefill chunk of a model with recurrent groups must end."""
+
+    def block_size(self, config: EngineConfig) -> int:
+        """The grid that chunk ends are clipped to: the recurrent block size, not the scheduler's."""
+        return config.recurrent_block_size
+
+    def clip(
+        self, request: Request, start: int, num_tokens: int, config: EngineConfig, rules: CacheRules
+    ) -> int:
+        """Tokens of a chunk from `start`, clipped so that states land on cacheable boundaries; 0 if none
+        fits.
+
+        A state is written at the end of a chunk, so chunks end on multiples of the block size until the last
+        one. A chunk never runs past the last cacheable boundary, a boundary it starts short of, the prompt's
+        last partial hash boundary, or a shared-prefix junction (vLLM, _mamba_block_aligned_split).
+        """
+        prefill_end = request.prefill_end
+        if start >= prefill_end:
+            return num_tokens
+        size = self.block_size(config)
+        end = start + num_tokens
+        if end < prefill_end:
+            end = self._align(start, end, size, config)
+        stops = self._stops(request, start, end, size, config, rules)
+        return max(min((stop for stop in stops if start < stop < end), default=end) - start, 0)
+
+    def _align(self, start: int, end: int, size: int, config: EngineConfig) -> int:
+        """Floor `end` to the grid, unless a block is wider than any chunk may be."""
+        limit = config.max_num_batched_tokens
+        if config.long_prefill_token_threshold > 0:
+            limit = min(limit, config.long_prefill_token_threshold)
+        aligned = end // size * size
+        return aligned if aligned > start or size <= limit else end
+
+    def _stops(
+        self, request: Request, start: int, end: int, size: int, config: EngineConfig, rules: CacheRules
+    ) -> list[int]:
+        last_cacheable = rules.checkpoint_position(request.num_tokens, size)
+        stops = [last_cacheable]
+        if start % size:
+            stops.append((start // size + 1) * size)
+        if rules.partial_hits:
+            tail = rules.checkpoint_position(request.num_prompt_tokens, rules.hash_block_size)
+            if last_cacheable < tail < request.num_prompt_tokens:
+                stops.append(tail)
+        junction = request.shared_prefix_boundary
+        if start < junction < end:
+            inside_prompt = junction <= request.num_prompt_tokens
+            exact = rules.shared_prefix_checkpoint and inside_prompt
+            stops.append(junction if exact else start + (junction - start) // size * size)
+        return stops
+
+
+class RetentionPolicy:
+    """Which recurrent states keep a prefix hash."""
+
+    def replay_boundaries(self, num_prompt_tokens: int, rules: CacheRules) -> tuple[int, ...]:
+        """Token positions at which a later request that replays the prompt can resume.
+
+        Without a dropped draft block there is one, the last token but one; with it, a resend and a longer
+        sibling reach different blocks when the prompt ends on a boundary.
+        """
+        if not rules.drop_groups:
+            return (num_prompt_tokens - 1,)
+        size = rules.scheduler_block_size
+        resend = max((num_prompt_tokens - 1) // size * size - size, 0)
+        extension = max(num_prompt_tokens // size * size - size, 0)
+        return (resend,) if resend == extension else (resend, extension)
+
+    def keep(
+        self,
+        start: int,
+        end: int,
+        block_size: int,
+        interval: int | None,
+        boundaries: Iterable[int],
+        alignment: int,
+    ) -> list[bool] | None:
+        """For blocks `start..end-1`, whether the state keeps a hash; None: all do.
+
+        Block i holds the state after (i + 1) * block_size tokens. Interval None keeps every state, n one per
+        n tokens, 0 none; the boundaries (rounded down to the hit alignment) are kept in any case.
+        """
+        if interval is None:
+            return None
+        kept = [False] * (end - start)
+        if interval:
+            stride = interval // block_size
+            if stride <= 1:
+                return None
+            first = (start + stride) // stride * stride - 1
+            for block in range(first, end, stride):
+                kept[block - start] = True
+        for boundary in boundaries:
+            block = boundary // alignment * alignment // block_size - 1
+            if start <= block < end:
+                kept[block - start] = True
+        return kept
+
+
+class ZeroingPolicy:
+    """Which newly allocated blocks the ranks zero."""
+
+    def blocks_to_zero(self, attention: Sequence[int], recurrent: Sequence[int]) -> Sequence[int]:
+        """Block ids to zero in a step, out of those newly allocated, in allocation order per kind.
+
+        Attention blocks only: a recurrent state is written before it is read. The private copy of a shared
+        attention tail counts as new; its copy comes after the zeroing.
+        """
+        return attention
+
+
+class DraftPolicy:
+    """How many drafts a step carries and what room they need."""
+
+    def placeholders(self, config: EngineConfig) -> int:
+        """Drafts that the ranks will have for a request's next decode."""
+        return config.num_speculative_tokens
+
+    def lookahead_tokens(self, config: EngineConfig) -> int:
+        """Attention slots to reserve past a step's tokens, for the KV that the drafter writes."""
+        return config.num_speculative_tokens
+
+    def speculative_blocks(self, config: EngineConfig) -> int:
+        """Columns after a recurrent group's running column, one per draft."""
+        return config.num_speculative_tokens
+
+    def recurrent_tokens(self, num_tokens: int, num_tokens_with_lookahead: int) -> int:
+        """Tokens that decide a recurrent group's running column: the target model's only.
+
+        Lookahead would move the column as soon as a chunk ends on a boundary.
+        """
+        return num_tokens
+
+    def decode_interval(self, config: EngineConfig) -> int:
+        """Steps between two decodes of a request, so that `P` batches alternate (MRV2, asynchronous)."""
+        asynchronous = config.async_scheduling and config.model_runner == 2
+        return config.pipeline_parallel_size if asynchronous else 0
+
+
+@dataclass(frozen=True, slots=True)
+class Policies:
+    """One object per replaceable decision; the default is the correct system."""
+
+    reuse: ReusePolicy = field(default_factory=ReusePolicy)
+    frees: FreePolicy = field(default_factory=FreePolicy)
+    chunks: ChunkPolicy = field(default_factory=ChunkPolicy)
+    retention: RetentionPolicy = field(default_factory=RetentionPolicy)
+    zeroing: ZeroingPolicy = field(default_factory=ZeroingPolicy)
+    drafts: DraftPolicy = field(default_factory=DraftPolicy)

@@ -1,0 +1,75 @@
+"""Version profiles: what differs between releases of the scheduler being modelled, as data.
+
+Read by the KV-cache code and the scheduler. A new release is a new entry in `_PROFILES`, not an edit
+elsewhere.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Profile:
+    """One release's rules, as far as they differ from other releases.
+
+    lookahead_hashes: with MTP a block's hash also covers the next token, which the draft KV of its last
+        position depends on, so a hit no longer drops a block (0.33); before, the last block of a hit was
+        dropped.
+    caches_settled_tokens: processing an output caches up to the tokens with no step in flight (0.33); before,
+        up to the computed tokens minus the output placeholders, also in synchronous mode not at all.
+    resolves_trimmed_tokens: tokens past a finish are taken off the counters as well (0.33).
+    rehashes_partial_tail: the partial tail of a prompt is registered again on every pass over it, which makes
+        it count as cached in this step (0.32); from 0.33 on only once.
+    keeps_block_before_junction: a group that drops its last block keeps the state one block before a junction
+        (0.33).
+    """
+
+    name: str
+    lookahead_hashes: bool
+    caches_settled_tokens: bool
+    resolves_trimmed_tokens: bool
+    rehashes_partial_tail: bool
+    keeps_block_before_junction: bool
+
+
+_PROFILES = {
+    item.name: item
+    for item in (
+        Profile(
+            name="0.32",
+            lookahead_hashes=False,
+            caches_settled_tokens=False,
+            resolves_trimmed_tokens=False,
+            rehashes_partial_tail=True,
+            keeps_block_before_junction=False,
+        ),
+        Profile(
+            name="0.33",
+            lookahead_hashes=True,
+            caches_settled_tokens=True,
+            resolves_trimmed_tokens=True,
+            rehashes_partial_tail=False,
+            keeps_block_before_junction=True,
+        ),
+    )
+}
+
+
+def profile(name: str) -> Profile:
+    """The profile of a release, by "0.33", "0.33.0" or "vllm==0.33.0".
+
+    Raises ValueError naming the known profiles.
+    """
+    version = name.removeprefix("vllm==")
+    found = _PROFILES.get(".".join(version.split(".")[:2]))
+    if found is None:
+        raise ValueError(
+            f"profile {name!r}: expected one of {', '.join(_PROFILES)}; pick the closest release"
+        )
+    return found
+
+
+def profile_names() -> tuple[str, ...]:
+    """Names of the known profiles, oldest first."""
+    return tuple(_PROFILES)

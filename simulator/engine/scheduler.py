@@ -1,0 +1,281 @@
+"""The scheduler: which requests compute how many tokens in the next step, and what an output changes.
+
+In: requests, aborts and sampled tokens, through `EngineCore`. Out: `Step` values. Public source: vLLM's
+Scheduler and AsyncScheduler, first come first served, without connectors, encoders or structured output.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Collection, Iterable, Mapping, Sequence
+
+from stalerow.simulator.engine.admission import Admission
+from stalerow.simulator.engine.cache import KVCache
+from stalerow.simulator.engine.config import EngineConfig, misfit
+from stalerow.simulator.engine.draft_step import StepDraft
+from stalerow.simulator.engine.hashing import PrefixHasher
+from stalerow.simulator.engine.policies import Policies
+from stalerow.simulator.engine.profiles import Profile
+from stalerow.simulator.engine.request import Request, Status
+from stalerow.simulator.engine.rules import CacheRules
+from stalerow.simulator.engine.step import Step
+
+FINISH_REASONS = {Status.FINISHED_LENGTH_CAPPED: "length", Status.FINISHED_STOPPED: "stop"}
+
+
+class Scheduler:
+    """State between steps: known requests, the running list, the waiting queue, the KV cache."""
+
+    def __init__(self, config: EngineConfig, profile: Profile, policies: Policies) -> None:
+        self.config = config
+        self.policies = policies
+        self.rules = CacheRules.of(config, profile)
+        self.cache = KVCache(config, profile, self.rules, policies)
+        self.requests: dict[str, Request] = {}
+        self.running: list[Request] = []
+        self.waiting: deque[Request] = deque()
+        self.current_step = 0
+        self.last_step_was_futile = False
+        self._profile = profile
+        self._hasher = PrefixHasher(self.rules.hash_block_size, self.rules.hash_lookahead)
+        self._admission = Admission(self)
+        self._finished: set[str] = set()
+        self._preempted: set[str] = set()
+        self._aligns_chunks = config.recurrent_block_size > 0
+        self._decode_interval = policies.drafts.decode_interval(config)
+
+    @property
+    def has_requests(self) -> bool:
+        """Whether a schedule has something to do or to tell."""
+        return bool(self.running or self.waiting or self._finished)
+
+    def add_request(
+        self, request_id: str, prompt: Sequence[int], max_tokens: int, stop_token_ids: Collection[int]
+    ) -> None:
+        """Queue a request (see `EngineCore.add_request`)."""
+        limit = self.config.max_model_len
+        if request_id in self.requests:
+            raise misfit(f"request id {request_id!r}", "an id that is not in use", "choose another one")
+        if not 0 < len(prompt) < limit:
+            raise misfit(
+                f"prompt of {len(prompt)} tokens for request {request_id!r}",
+                f"1 to {limit - 1} tokens",
+                "shorten it or raise max_model_len",
+            )
+        if max_tokens < 1:
+            raise misfit(f"max_tokens {max_tokens} for request {request_id!r}", "1 or more", "raise it")
+        request = Request(request_id, list(prompt), len(prompt), max_tokens, frozenset(stop_token_ids))
+        if self.config.enable_prefix_caching:
+            self._hasher.extend(request)
+        self.requests[request_id] = request
+        self.waiting.append(request)
+        self.last_step_was_futile = False
+
+    def schedule(self) -> Step:
+        """Decide the next step and advance the counters as if everything scheduled were accepted."""
+        self.current_step += 1
+        self.cache.start_step()
+        draft = StepDraft(self.config.max_num_batched_tokens)
+        self._schedule_running(draft)
+        if not self._preempted:
+            self._admission.admit(draft)
+        copies = self.cache.take_copies()
+        zero = self.cache.take_blocks_to_zero()
+        self._advance(draft)
+        step = Step(
+            number=self.current_step,
+            rows=tuple(draft.rows()),
+            new=tuple(draft.new),
+            cached=tuple(draft.cached),
+            finished=tuple(sorted(self._finished)),
+            preempted=tuple(sorted(self._preempted)),
+            zero=zero,
+            copies=copies,
+            block_lists=self.cache.block_lists(),
+            hashed=self.cache.pool.cached_blocks(),
+        )
+        self.last_step_was_futile = not (step.rows or self._finished or self._preempted)
+        self._finished = set()
+        self._preempted = set()
+        return step
+
+    def _schedule_running(self, draft: StepDraft) -> None:
+        """Give tokens to running requests in order; an exhausted pool preempts from the end of the list."""
+        threshold = self.chunk_threshold()
+        index = 0
+        while index < len(self.running) and draft.budget > 0:
+            request = self.running[index]
+            index += 1
+            num_tokens = self._next_tokens(request, draft.budget, threshold)
+            if num_tokens == 0:
+                continue
+            new_blocks = self.cache.allocate_slots(request, num_tokens)
+            while new_blocks is None:
+                victim = self.running.pop()
+                self._preempt(victim)
+                if victim is request:
+                    return
+                new_blocks = self.cache.allocate_slots(request, num_tokens)
+            num_drafts = 0
+            if request.num_spec_tokens:
+                known = request.num_tokens + request.num_output_placeholders
+                beyond = request.num_computed_tokens + num_tokens - known
+                num_drafts = min(max(beyond, 0), request.num_spec_tokens)
+                request.num_spec_tokens = 0
+            draft.add_running(request, num_tokens, num_drafts, new_blocks)
+
+    def chunk_threshold(self) -> int:
+        """The longest prefill chunk, 0 for no limit; a request that is alone may use the whole budget."""
+        alone = len(self.running) + len(self.waiting) <= 1
+        return 0 if alone else self.config.long_prefill_token_threshold
+
+    def _next_tokens(self, request: Request, budget: int, threshold: int) -> int:
+        """Tokens that a running request can compute now, 0 if it has to wait."""
+        placeholders = request.num_output_placeholders
+        if placeholders > 0:
+            # Even with every draft in flight rejected, the steps in flight reach the cap.
+            sure = request.num_computed_tokens + 2 - placeholders
+            if sure >= request.num_prompt_tokens + request.max_tokens:
+                return 0
+        if self.current_step < request.next_decode_step:
+            return 0
+        wanted = request.num_tokens + request.num_spec_tokens + placeholders - request.num_computed_tokens
+        if 0 < threshold < wanted:
+            wanted = threshold
+        room = self.config.max_model_len - request.num_computed_tokens - 1
+        return self.clip_chunk(request, request.num_computed_tokens, min(wanted, budget, room))
+
+    def clip_chunk(self, request: Request, start: int, num_tokens: int) -> int:
+        """Apply the chunk policy where recurrent groups need it; never negative."""
+        if self._aligns_chunks:
+            num_tokens = self.policies.chunks.clip(request, start, num_tokens, self.config, self.rules)
+        return max(num_tokens, 0)
+
+    def _preempt(self, request: Request) -> None:
+        """Take a request off the ranks; it goes to the head of the queue and starts over.
+
+        Output in flight is stale: it will be delivered, but must not touch the counters, which start at zero.
+        """
+        self.cache.free(request)
+        request.status = Status.PREEMPTED
+        request.num_computed_tokens = 0
+        request.num_spec_tokens = 0
+        request.num_stale_output_tokens = request.num_in_flight_tokens
+        request.num_output_placeholders = 0
+        request.num_preemptions += 1
+        self.waiting.appendleft(request)
+        self._preempted.add(request.id)
+
+    def _advance(self, draft: StepDraft) -> None:
+        for row in draft.scheduled:
+            request = row.request
+            request.num_computed_tokens += row.num_tokens
+            request.num_in_flight_tokens += row.num_tokens
+            known = request.num_tokens + request.num_output_placeholders
+            request.is_prefill_chunk = request.num_computed_tokens < known
+            row.samples = not request.is_prefill_chunk
+            if self.config.async_scheduling and row.samples:
+                request.num_output_placeholders += 1 + row.num_drafts
+                request.num_spec_tokens = self.policies.drafts.placeholders(self.config)
+                request.next_decode_step = self.current_step + self._decode_interval
+
+    def abort(self, request_ids: Iterable[str]) -> tuple[str, ...]:
+        """Finish requests from outside, in order; returns those that were not finished yet."""
+        aborted = []
+        for request_id in request_ids:
+            request = self.requests.get(request_id)
+            if request is None:
+                continue
+            (self.running if request.status is Status.RUNNING else self.waiting).remove(request)
+            self._finish(request, Status.FINISHED_ABORTED)
+            aborted.append(request_id)
+        if aborted:
+            self.last_step_was_futile = False
+        return tuple(aborted)
+
+    def _finish(self, request: Request, status: Status) -> None:
+        request.status = status
+        self._finished.add(request.id)
+        self.cache.free(request)
+        del self.requests[request.id]
+
+    def update_from_output(
+        self, step: Step, sampled: Mapping[str, Sequence[int]]
+    ) -> tuple[dict[str, tuple[int, str | None]], tuple[str, ...]]:
+        """Apply a step's output; returns (count, finish reason) per request, and the rows ignored."""
+        outputs: dict[str, tuple[int, str | None]] = {}
+        ignored = []
+        if step.rows:
+            self.last_step_was_futile = False
+        for row in step.rows:
+            request = self.requests.get(row.request)
+            if request is None:
+                ignored.append(row.request)
+                continue
+            request.num_in_flight_tokens -= row.num_tokens
+            stale = request.num_stale_output_tokens > 0
+            if stale:
+                request.num_stale_output_tokens -= row.num_tokens
+            tokens = sampled.get(row.request, ())
+            if not tokens:
+                continue
+            if row.num_drafts and not stale:
+                self._roll_back(request, row.num_drafts - (len(tokens) - 1))
+            outputs[row.request] = self._deliver(request, tokens, stale)
+        return outputs, tuple(ignored)
+
+    def _roll_back(self, request: Request, num_rejected: int) -> None:
+        if request.num_computed_tokens > 0:
+            request.num_computed_tokens -= num_rejected
+        if request.num_output_placeholders > 0:
+            request.num_output_placeholders -= num_rejected
+
+    def _deliver(self, request: Request, tokens: Sequence[int], stale: bool) -> tuple[int, str | None]:
+        """Append tokens up to the request's end, settle counters, hash what is certain, finish if due."""
+        was_running = request.status is Status.RUNNING
+        had_placeholders = request.num_output_placeholders > 0
+        finish: Status | None = None
+        count = 0
+        for token in tokens:
+            request.token_ids.append(token)
+            count += 1
+            finish = self._finish_status(request, token)
+            if finish is not None:
+                break
+        if self.config.enable_prefix_caching:
+            self._hasher.extend(request)
+        if not stale:
+            self._settle(request, count, len(tokens), had_placeholders)
+            if was_running and self._caches_on_output(had_placeholders):
+                self.cache.cache_blocks(request, self._settled_tokens(request))
+        if finish is None:
+            if not self.config.async_scheduling and not request.is_prefill_chunk:
+                request.num_spec_tokens = self.policies.drafts.placeholders(self.config)
+            return count, None
+        (self.running if was_running else self.waiting).remove(request)
+        self._finish(request, finish)
+        return count, FINISH_REASONS[finish]
+
+    def _finish_status(self, request: Request, token: int) -> Status | None:
+        if token in request.stop_token_ids:
+            return Status.FINISHED_STOPPED
+        if request.num_tokens >= self.config.max_model_len or request.num_output_tokens >= request.max_tokens:
+            return Status.FINISHED_LENGTH_CAPPED
+        return None
+
+    def _settle(self, request: Request, num_kept: int, num_returned: int, had_placeholders: bool) -> None:
+        if self._profile.resolves_trimmed_tokens:
+            request.num_computed_tokens -= num_returned - num_kept
+            num_kept = num_returned
+        if had_placeholders:
+            request.num_output_placeholders -= num_kept
+
+    def _caches_on_output(self, had_placeholders: bool) -> bool:
+        if self._profile.caches_settled_tokens:
+            return had_placeholders or self.config.num_speculative_tokens > 0
+        return self.config.async_scheduling
+
+    def _settled_tokens(self, request: Request) -> int:
+        if self._profile.caches_settled_tokens:
+            return request.num_computed_tokens - request.num_in_flight_tokens
+        return request.num_computed_tokens - request.num_output_placeholders

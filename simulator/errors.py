@@ -1,0 +1,11 @@
+"""Errors that a user can mend: each carries one line naming the value, what was expected and the remedy."""
+
+from __future__ import annotations
+
+
+class UsageError(ValueError):
+    """Bad input. The command line prints the message on one line and exits with code 2."""
+
+
+class InternalError(RuntimeError):
+    """The simulator contradicts itself (exit code 3): a bug here, not in the kernels under test."""

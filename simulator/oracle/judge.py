@@ -1,0 +1,197 @@
+"""Judges one rank: after every launch its pool must equal the shadow, and every forward must read what it should.
+
+Called by the run loop around each device operation, on the rank's own timeline. Effects are compared byte for byte over
+the whole pool; meanings come from the tags that the forward checked on the device.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+
+from stalerow.kernels.memory import POISON
+from stalerow.simulator.oracle import explain
+from stalerow.simulator.oracle.effect import StateCopy, apply_copy, postcopies, precopies
+from stalerow.simulator.oracle.forward import Shadow
+from stalerow.simulator.oracle.ledger import Ledger
+from stalerow.simulator.oracle.plan import PlanRow, Planner
+from stalerow.simulator.oracle.violations import Marks, Violation
+from stalerow.simulator.rank.base import Rank
+from stalerow.simulator.rank.device import Operation
+
+MAX_VIOLATIONS = 40
+
+
+class RankJudge:
+    """Shadow pool, ledger and checks of one rank."""
+
+    def __init__(self, rank: Rank, planner: Planner, marks: Marks, found: list[Violation]) -> None:
+        self.rank, self.planner, self.marks, self.found = rank, planner, marks, found
+        self.layout = rank.layout
+        self.ledger = Ledger(self.layout)
+        self._shadow = Shadow(self.layout, rank.max_reqs, rank.max_blocks)
+        self.shadow = self._shadow.pages
+        self.fresh_attention: list[int] = []
+        self._reported: set[tuple[Any, ...]] = set()
+        self._digest = hashlib.blake2b(digest_size=16)
+        self._changed_hands: list[int] = []
+        self.unconsumed: set[int] = set()
+
+    def pages(self) -> np.ndarray:
+        """The rank's pool on the host, uint8 [layers, num_blocks, page_bytes]."""
+        return self.rank.pool.pages(self.rank.backend.to_host(self.rank.pool.array))
+
+    def after(self, operation: Operation) -> None:
+        """Judge an operation that has just run."""
+        check = getattr(self, f"_after_{operation.kind}", None)
+        if check is not None:
+            check(operation)
+
+    def accept(self) -> None:
+        """Take the pool as it is: a launch was refused half-way and has been reported already."""
+        self.shadow[:] = self.pages()
+
+    def report(self, violation: Violation) -> None:
+        key = violation.identity() + (violation.request, violation.layer, violation.group)
+        if key not in self._reported and len(self.found) < MAX_VIOLATIONS:
+            self._reported.add(key)
+            self.found.append(violation)
+
+    def poison(self, step: Any) -> list[int]:
+        """Take a step's admissions on this rank's timeline; returns the recurrent blocks that changed hands."""
+        taken = self.ledger.take_admissions(step)
+        self.fresh_attention = taken.attention
+        self.marks.add("block reused", taken.reused)
+        self.marks.add("speculative block relocated", taken.relocated)
+        self._changed_hands = taken.recurrent
+        return taken.recurrent
+
+    def _after_free(self, operation: Operation) -> None:
+        self.ledger.take_frees(operation.about["taken"])
+
+    def _after_admit(self, operation: Operation) -> None:
+        step = operation.about["taken"]
+        for _, new, freed_at in operation.about["slots"]:
+            self.marks.add("prefix hit", new.num_computed_tokens > 0)
+            self.marks.add("resumption", new.resumed)
+            reused = freed_at is not None and step.number - freed_at < self.rank.pipeline.pp
+            self.marks.add("slot reused within P steps", reused)
+        if self._changed_hands:
+            self.shadow[:, self._changed_hands, :] = POISON
+            self._compare_fill(operation)
+
+    def _after_zero(self, operation: Operation) -> None:
+        self.shadow[:, list(operation.about["blocks"]), :] = 0
+        self._compare_fill(operation)
+
+    def _after_copy_blocks(self, operation: Operation) -> None:
+        before = self.shadow.copy()
+        for source, target in operation.about["pairs"]:
+            self.shadow[:, target] = before[:, source]
+        self._compare_fill(operation)
+
+    def _compare_fill(self, operation: Operation) -> None:
+        actual = self.pages()
+        if not np.array_equal(actual, self.shadow):
+            self.report(explain.stray_write(self, operation, actual))
+            self.shadow[:] = actual
+
+    def _rows(self, step: int, requests: Iterable[str]) -> list[PlanRow]:
+        rows = self.planner.plans[step].rows
+        return [rows[r] for r in requests if self.ledger.alive(r, rows[r].incarnation)]
+
+    def _after_precopy(self, operation: Operation) -> None:
+        batch = operation.about["batch"]
+        copies: list[StateCopy] = []
+        for row in self._rows(batch.step, batch.requests):
+            copies += precopies(row, self.layout, self.ledger)
+        self.marks.add("running column moved", len({c.request for c in copies}))
+        self._compare_copies(operation, batch.step, copies)
+
+    def _after_postprocess(self, operation: Operation) -> None:
+        of, during = operation.about["of"], operation.step
+        self.unconsumed.discard(of)
+        rows = self._rows(of, operation.about["rows"])
+        if not self.rank.is_last:
+            rows = [r for r in rows if r.needs_output]
+        copies: list[StateCopy] = []
+        for row in rows:
+            copies += postcopies(row, self.layout, self.ledger)
+        self._mark_postprocess(operation, copies, of, during)
+        self._compare_copies(operation, of, copies)
+
+    def _mark_postprocess(self, operation: Operation, copies: Sequence[StateCopy], of: int, during: int) -> None:
+        crossed = {c.request for c in copies}
+        self.marks.add("state saved at a boundary", len(crossed))
+        self.marks.add("same-block shift", sum(c.source == c.target and c.bias > 0 for c in copies))
+        if during != of and crossed and self.rank.gathered_step not in (None, of):
+            self.marks.add("deferred postprocess over a re-gathered table")
+        step = self.planner.plans[during].step
+        leaving = {*step.finished, *step.preempted}
+        if leaving & crossed:
+            given = {
+                b
+                for known in (*step.new, *step.cached)
+                for ids in (known.block_ids if hasattr(known, "block_ids") else known.new_block_ids or ())
+                for b in ids
+            }
+            self.marks.add("open window", sum(c.request in leaving and c.target in given for c in copies))
+
+    def _compare_copies(self, operation: Operation, of: int, copies: Sequence[StateCopy]) -> None:
+        for copy in copies:
+            for block in (copy.source, copy.target):
+                if not self.ledger.owns(copy.request, copy.entry.group, block):
+                    self.report(explain.unowned(self, operation, of, copy, block))
+        before = self.shadow.copy()
+        for copy in copies:
+            apply_copy(self.layout, self.shadow, copy, before)
+        actual = self.pages()
+        if not np.array_equal(actual, self.shadow):
+            for violation in explain.wrong_copy(self, operation, of, copies, before, actual):
+                self.report(violation)
+            self.shadow[:] = actual
+
+    def _after_forward(self, operation: Operation) -> None:
+        batch = operation.about["batch"]
+        rank, host = self.rank, self.rank.backend.to_host
+        plan = self.planner.plans[batch.step]
+        rows = [plan.rows[r] for r in batch.requests]
+        for violation in explain.wrong_slots(self, batch, rows):
+            self.report(violation)
+        for violation in explain.unzeroed(self, operation):
+            self.report(violation)
+        self.fresh_attention = []
+        before = self.shadow.copy()
+        arriving = np.array(host(rank.arriving))
+        self._shadow.forward(self.ledger, rows, rank.hash_table(batch), arriving)
+        actual = self.pages()
+        damage = np.array(host(rank.damage))[: batch.num_rows]
+        for violation in explain.wrong_reads(self, operation, rows, damage, before):
+            self.report(violation)
+        if not np.array_equal(actual, self.shadow):
+            self.report(explain.stray_write(self, operation, actual))
+            self.shadow[:] = actual
+        if rank.is_last:
+            leaving = host(rank.leaving)[: batch.num_rows]
+            for row, value in zip(rows, leaving):
+                if value and row.num_sampled:
+                    self.report(explain.diverged(self, operation, row))
+        self._digest.update(actual.tobytes())
+        self._digest.update(damage.tobytes())
+        if not rank.is_last and batch.needs_output.any():
+            self.unconsumed.add(batch.step)
+
+    def final(self, hashed: Any) -> None:
+        """What the prefix cache still offers at the end must be what it says."""
+        for violation in explain.wrong_cache(self, hashed):
+            self.report(violation)
+
+    def digest(self) -> bytes:
+        slots, host = self.rank.slots, self.rank.backend.to_host
+        self._digest.update(self.pages().tobytes())
+        for name in ("state_idx", "num_accepted", "num_computed", "total_len", "token_ids"):
+            self._digest.update(np.ascontiguousarray(host(getattr(slots, name))).tobytes())
+        return self._digest.digest()

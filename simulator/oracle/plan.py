@@ -1,0 +1,185 @@
+"""The plan: what every row of every step means for its request, in the request's own numbers.
+
+Made when the engine schedules a step, from the step's rows and the schedule's acceptance of drafts. The ranks' kernels
+find the same numbers from slots and tables; the oracle compares.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from stalerow.simulator.engine.step import Step
+from stalerow.simulator.errors import InternalError
+from stalerow.simulator.oracle.streams import TokenStream, junk_hash
+from stalerow.simulator.schedule import Request
+
+
+@dataclass(slots=True)
+class PlanRow:
+    """One request's share of one step. Counts are tokens; `start` is the true num_computed_tokens before the step."""
+
+    request: str
+    incarnation: int
+    step: int
+    start: int
+    num_tokens: int
+    num_drafts: int
+    is_spec: bool
+    first_after_hit: bool
+    num_sampled: int
+    needs_output: bool
+    previous: PlanRow | None
+    seed_column: int
+    block_size: int
+
+    @property
+    def num_rejected(self) -> int:
+        return max(self.num_drafts + 1 - self.num_sampled, 0) if self.num_sampled else 0
+
+    @property
+    def end(self) -> int:
+        """True num_computed_tokens once the output is known."""
+        return self.start + self.num_tokens - self.num_rejected
+
+    @property
+    def column(self) -> int:
+        """Running column during the step, drafts counted."""
+        return -(-(self.start + self.num_tokens) // self.block_size) - 1
+
+    @property
+    def column_before(self) -> int:
+        return self.previous.column if self.previous else self.seed_column
+
+    @property
+    def boundary(self) -> BoundaryCopy | None:
+        """The postprocess copy that this row's output asks for (DOMAIN: postprocess), or None."""
+        accepted = max(self.num_sampled, 1)
+        first = self.end - accepted + 1
+        aligned = self.end // self.block_size * self.block_size
+        if aligned < first:
+            return None
+        return BoundaryCopy(self.column, aligned - first, aligned // self.block_size - 1)
+
+    @property
+    def accepted_after(self) -> int:
+        """num_accepted once postprocess has run: 1 where the boundary's column is the running one."""
+        copy = self.boundary
+        return 1 if copy and copy.source == copy.target else max(self.num_sampled, 1)
+
+    @property
+    def accepted_before(self) -> int:
+        return self.previous.accepted_after if self.previous else 1
+
+    @property
+    def accepted_in_forward(self) -> int:
+        """num_accepted that the forward reads: 1 when preprocess moved the running column."""
+        moved = self.column_before >= 0 and self.column_before != self.column
+        return 1 if moved else self.accepted_before
+
+
+@dataclass(frozen=True, slots=True)
+class BoundaryCopy:
+    """State at column `source` shifted by `bias` accepted tokens is saved at column `target`."""
+
+    source: int
+    bias: int
+    target: int
+
+    @property
+    def moves(self) -> bool:
+        return self.source != self.target or self.bias > 0
+
+
+@dataclass(slots=True)
+class _Progress:
+    incarnation: int = 0
+    base: int = 0
+    last: PlanRow | None = None
+    prefill_len: int = 0
+    verified: int = 0
+    fresh: bool = True
+
+
+@dataclass(slots=True)
+class StepPlan:
+    """The rows of a step by request, and what the sampler will return for each (token ids)."""
+
+    step: Step
+    rows: dict[str, PlanRow] = field(default_factory=dict)
+    sampled: dict[str, list[int]] = field(default_factory=dict)
+
+
+class Planner:
+    """Keeps every request's progress and turns steps into plans. `block_size` is the recurrent groups', in tokens."""
+
+    def __init__(self, requests: Iterable[Request], block_size: int, num_drafts: int) -> None:
+        self.requests = {r.id: r for r in requests}
+        self.streams = {r.id: TokenStream(r) for r in self.requests.values()}
+        self._block_size = block_size
+        self._num_drafts = num_drafts
+        self._progress = {r: _Progress() for r in self.requests}
+        self.plans: dict[int, StepPlan] = {}
+
+    def prompt(self, request: str) -> list[int]:
+        return self.streams[request].slice(0, self.requests[request].prompt_len)
+
+    def plan(self, step: Step) -> StepPlan:
+        """Plan a newly scheduled step. Raises `InternalError` if the engine replays tokens it was never given."""
+        plan = StepPlan(step)
+        for new in step.new:
+            known = self.streams[new.request].slice(0, len(new.prefill_token_ids))
+            if list(new.prefill_token_ids) != known:
+                raise InternalError(f"step {step.number}: the engine prefills {new.request} with foreign tokens")
+            old = self._progress[new.request]
+            self._progress[new.request] = _Progress(
+                old.incarnation + 1, new.num_computed_tokens, None, len(known), old.verified
+            )
+        for row in step.rows:
+            plan.rows[row.request] = made = self._row(step, row.request, row)
+            first = made.start + made.num_tokens - made.num_drafts
+            plan.sampled[row.request] = self.streams[row.request].slice(first, first + made.num_sampled)
+        self.plans[step.number] = plan
+        return plan
+
+    def _row(self, step: Step, request: str, row) -> PlanRow:  # type: ignore[no-untyped-def]
+        progress, spec = self._progress[request], self.requests[request]
+        start = progress.last.end if progress.last else progress.base
+        sent = min(row.num_computed_tokens, progress.prefill_len)
+        prefilling = sent < progress.prefill_len
+        tail = prefilling and row.num_tokens - row.num_drafts == 1 and sent > 0
+        sampled = 0
+        if row.is_final_or_decode:
+            accepted = 0
+            if row.num_drafts and not prefilling:
+                accepted = min(spec.accepted[progress.verified % len(spec.accepted)], row.num_drafts)
+                progress.verified += 1
+            sampled = 1 + accepted
+        needs = row.num_computed_tokens + row.num_tokens >= progress.prefill_len
+        if prefilling and progress.prefill_len + 1 >= spec.prompt_len + spec.max_tokens:
+            needs = False
+        made = PlanRow(
+            request=request,
+            incarnation=progress.incarnation,
+            step=step.number,
+            start=start,
+            num_tokens=row.num_tokens,
+            num_drafts=row.num_drafts,
+            is_spec=self._num_drafts > 0 and (not prefilling or tail),
+            first_after_hit=progress.fresh and start > 0,
+            num_sampled=sampled,
+            needs_output=needs,
+            previous=progress.last,
+            seed_column=(progress.base - 1) // self._block_size,
+            block_size=self._block_size,
+        )
+        progress.last, progress.fresh = made, False
+        return made
+
+    def hashes(self, row: PlanRow) -> list[int]:
+        """Hashes of the row's prefixes of 0..start+num_tokens tokens; drafts to be rejected end in junk hashes."""
+        stream = self.streams[row.request]
+        good = row.start + row.num_tokens - row.num_rejected
+        stream.hash_at(good)
+        last = stream.hashes[good]
+        return stream.hashes[: good + 1] + [junk_hash(last, row.step, j) for j in range(row.num_rejected)]

@@ -1,0 +1,82 @@
+"""What can go wrong, in a fixed vocabulary, with one sentence and the provenance of the bytes."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+Kind = Literal[
+    "cross-request copy",
+    "use after free",
+    "stale slot",
+    "wrong position",
+    "torn copy",
+    "uninitialised read",
+    "poisoned cache",
+    "dead binding",
+    "rank divergence",
+    "output divergence",
+    "out of bounds",
+]
+KINDS: tuple[str, ...] = Kind.__args__  # type: ignore[attr-defined]
+
+
+class Violation(msgspec.Struct, frozen=True, kw_only=True):
+    """One violation. `launch` is the device operation; `during` the step whose host enqueued it, `step` the step whose
+    batch it worked for. Blocks are page indices of the pool, -1 where unknown. `explanation` is one sentence."""
+
+    kind: str
+    rank: int
+    launch: str
+    step: int
+    during: int
+    layer: int = -1
+    group: int = -1
+    source_block: int = -1
+    target_block: int = -1
+    source_owner: str = ""
+    target_owner: str = ""
+    request: str = ""
+    bytes_of: str = ""
+    deferred: bool = False
+    explanation: str
+
+    def identity(self) -> tuple[object, ...]:
+        """What must be the same for two runs to have failed in the same way."""
+        return (self.kind, self.rank, self.launch, self.step, self.during, self.source_block, self.target_block)
+
+
+class Marks(dict[str, int]):
+    """How often a situation worth testing occurred; counted so that no run passes vacuously."""
+
+    def add(self, name: str, count: int = 1) -> None:
+        if count:
+            self[name] = self.get(name, 0) + count
+
+
+MARKS: tuple[str, ...] = (
+    "deferred postprocess over a re-gathered table",
+    "boundary crossed by accepted drafts",
+    "state saved at a boundary",
+    "running column moved",
+    "drafts rejected",
+    "all drafts accepted",
+    "slot reused within P steps",
+    "deferred output masked",
+    "prefix hit",
+    "preemption",
+    "resumption",
+    "abort with work in flight",
+    "chunked prefill",
+    "padded rows",
+    "dirty rows zeroed",
+    "same-block shift",
+    "speculative block relocated",
+    "block reused",
+    "open window",
+    "device lag",
+    "overshooting decode",
+    "empty step",
+    "mixed batch",
+)

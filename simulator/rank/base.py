@@ -1,0 +1,246 @@
+"""What both runners share: a rank's memory, its device queue, and the operations that do not depend on the runner.
+
+The host side (`host_step`) enqueues operations for one engine step; the device side (`execute`) runs the oldest queued
+operation. Kernels come from the kernel set; numbers come from the engine's steps and the rank's own tables only.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Protocol
+
+import numpy as np
+
+from stalerow.kernels.binding import Binder, Cache, EagerBinder
+from stalerow.kernels.memory import POISON, BlockTables, Pool, SlotState
+from stalerow.kernels.operators import ForwardStep
+from stalerow.kernels.sets import KernelSet
+from stalerow.simulator.engine.step import Step
+from stalerow.simulator.oracle.plan import Planner
+from stalerow.simulator.rank.batch import Batch
+from stalerow.simulator.rank.device import DeviceQueue, Operation
+from stalerow.simulator.rank.policy import RankPolicy
+from stalerow.simulator.rank.staging import StagingPool
+from stalerow.simulator.rank.wires import SampledOutput, Wires
+from stalerow.simulator.schedule import Schedule
+
+LOOKAHEAD_COLUMNS = 4
+
+
+class Harness(Protocol):
+    """What the oracle tells a rank: which recurrent blocks change hands when it takes a step's admissions."""
+
+    def poison(self, step: Step) -> list[int]: ...
+
+
+class Rank:
+    """One pipeline rank. `index` counts from 0; the last one samples."""
+
+    def __init__(
+        self,
+        index: int,
+        schedule: Schedule,
+        kernels: KernelSet,
+        wires: Wires,
+        planner: Planner,
+        policy: RankPolicy,
+    ) -> None:
+        self.index, self.schedule, self.kernels = index, schedule, kernels
+        self.wires, self.planner, self.policy = wires, planner, policy
+        self.pipeline, self.limits, self.layout = schedule.pipeline, schedule.limits, schedule.layout
+        self.is_last = index == self.pipeline.pp - 1
+        self.ops, self.align, self.backend = kernels.ops, kernels.align, kernels.backend
+        self.inbox: deque[Step] = deque()
+        self.queue = DeviceQueue()
+        self.side = DeviceQueue()
+        in_flight = self.pipeline.pp + int(self.pipeline.async_scheduling)
+        self.staging = StagingPool(policy.staging_depth(in_flight))
+        self.block_size = self.layout.recurrent_block_size
+        self.num_units = len(self.layout.states) + len(self.layout.attention_groups) * self.layout.layers
+        self._allocate()
+        self.binder = self.make_binder()
+        self.gathered_step: int | None = None
+        self.harness: Harness
+        self.arriving: Any = None
+        self.leaving: Any = None
+        self.damage: Any = None
+
+    def _allocate(self) -> None:
+        layout, limits, backend = self.layout, self.limits, self.backend
+        span = limits.max_model_len + 2 * (self.pipeline.drafts + 1)
+        smallest = min(g.block_size for g in layout.groups)
+        self.max_blocks = -(-span // smallest) + self.pipeline.drafts + LOOKAHEAD_COLUMNS
+        self.max_reqs = max(limits.max_num_seqs, *limits.graph_sizes, 1)
+        self.pool = Pool(layout, backend)
+        self.tables = BlockTables(layout, self.max_reqs, self.max_blocks, backend)
+        self.slots = SlotState(self.max_reqs, span, backend)
+        self.cache = Cache(layout, self.pool, self.tables, cache_id=0)
+        self.state_indices = backend.alloc(
+            (len(layout.recurrent_groups), self.max_reqs, self.pipeline.drafts + 1), "int32"
+        )
+        self.seq_lens = backend.alloc((self.max_reqs,), "int32")
+
+    def make_binder(self) -> Binder:
+        """Bind the copy kernels to this rank's cache."""
+        return EagerBinder(self.backend, self.align.reads_slot_tables)
+
+    def host_step(self) -> None:
+        """Take the next engine step from the inbox and enqueue its operations."""
+        raise NotImplementedError
+
+    def host_ready(self) -> bool:
+        return bool(self.inbox)
+
+    def slot_index(self, request: str) -> int | None:
+        """Index of a request's values in the per-slot arrays, None if it has none."""
+        raise NotImplementedError
+
+    def execute(self) -> Operation:
+        """Run the oldest queued operation of the main stream."""
+        operation = self.queue.pop()
+        operation.run()
+        return operation
+
+    def after_failed(self, operation: Operation) -> None:
+        """Keep the pipeline going after an operation was refused: a refused forward passes its input on."""
+        if operation.kind == "forward":
+            num_rows = operation.about["batch"].num_rows
+            key = (self.index - 1, operation.step)
+            arriving = self.wires.activations.pop(key, None) if self.index else None
+            self.wires.activations[self.index, operation.step] = (
+                self.device([0] * num_rows, "int64") if arriving is None else arriving
+            )
+
+    def execute_side(self) -> Operation:
+        operation = self.side.pop()
+        operation.run()
+        return operation
+
+    def push(
+        self,
+        kind: str,
+        step: int,
+        run: Callable[[], None],
+        ready: Callable[[], bool] | None = None,
+        **about: Any,
+    ) -> None:
+        self.queue.push(Operation(kind, step, run, ready, about))
+
+    def device(self, values: Sequence[int] | np.ndarray, dtype: str) -> Any:
+        """A new device array holding `values` (a stream-ordered copy: safe against host lag)."""
+        return self.backend.from_host(np.asarray(values, dtype=dtype))
+
+    def push_zero_and_copies(self, step: Step) -> None:
+        """Zero newly allocated blocks, then apply copy-on-write copies (vLLM 0.32's order)."""
+        zero = list(self.policy.blocks_to_zero(step))
+        if zero:
+            ids = self.device(zero, "int32")
+            self.push("zero", step.number, lambda: self.ops.fill_blocks(self.pool, ids, len(zero), 0), blocks=zero)
+        if step.copies:
+            source = self.device([s for s, _ in step.copies], "int32")
+            target = self.device([d for _, d in step.copies], "int32")
+            count = len(step.copies)
+            self.push(
+                "copy_blocks",
+                step.number,
+                lambda: self.ops.copy_blocks(self.pool, source, target, count),
+                pairs=step.copies,
+            )
+
+    def push_admit(self, step: Step, **about: Any) -> None:
+        """Where the rank takes a step's admissions: blocks change hands, and recurrent ones are poisoned (harness)."""
+
+        def run() -> None:
+            blocks = self.harness.poison(step)
+            if blocks:
+                self.ops.fill_blocks(self.pool, self.device(blocks, "int32"), len(blocks), POISON)
+
+        self.push("admit", step.number, run, taken=step, **about)
+
+    def push_table_writes(self, step: int, writes: Sequence[tuple[int, int, int, Sequence[int]]]) -> None:
+        """Stage block-table writes (group, row, start, ids); counts and ids are read when the device gets there."""
+        if not writes:
+            return
+        groups, rows, starts = (np.array([w[i] for w in writes], dtype=np.int32) for i in range(3))
+        lens = np.cumsum([len(w[3]) for w in writes], dtype=np.int32)
+        contents = self.device([b for w in writes for b in w[3]], "int32")
+        stage = self.staging.stage
+        reads = [stage(n, v) for n, v in (("groups", groups), ("rows", rows), ("starts", starts), ("lens", lens))]
+        count, total = len(writes), int(lens[-1])
+
+        def run() -> None:
+            g, r, s, n = (read() for read in reads)
+            n = np.minimum(n, total)  # an overwritten buffer must not read past this step's contents
+            arrays = [self.device(a, "int32") for a in (g, r, s, n)]
+            self.ops.apply_writes(self.tables, *arrays, contents, count)
+
+        self.push("writes", step, run, writes=writes)
+
+    def push_block_counts(self, step: int, counts: np.ndarray) -> None:
+        read = self.staging.stage("num_blocks", counts)
+        self.push(
+            "block_counts", step, lambda: self.ops.set_num_blocks(self.tables, self.device(read(), "int32"))
+        )
+
+    def push_forward(self, batch: Batch, idx_mapping: Any) -> None:
+        """The stand-in forward: waits for the previous rank's activations and leaves its own for the next."""
+        step, rank, wires = batch.step, self.index, self.wires
+        is_spec = self.device(batch.is_spec.astype(np.int32), "int32")
+        qsl = self.device(batch.query_start_loc, "int32")
+        num_rows = batch.num_rows
+
+        def run() -> None:
+            arriving = wires.activations.pop((rank - 1, step)) if rank else self.device([0] * num_rows, "int64")
+            damage = self.backend.alloc((num_rows, self.num_units), "int64")
+            leaving = self.backend.alloc(num_rows, "int64")
+            inputs = ForwardStep(
+                idx_mapping=idx_mapping,
+                query_start_loc=qsl,
+                seq_lens=self.seq_lens,
+                state_indices=self.state_indices,
+                is_spec=is_spec,
+                hashes=self.device(self.hash_table(batch), "int64"),
+                activation_in=arriving,
+                num_rows=num_rows,
+            )
+            self.ops.forward(self.pool, self.tables, self.slots, inputs, damage, leaving)
+            self.arriving, self.damage, self.leaving = arriving, damage, leaving
+            wires.activations[rank, step] = leaving
+
+        def ready() -> bool:
+            return rank == 0 or (rank - 1, step) in wires.activations
+
+        self.push("forward", step, run, ready, batch=batch)
+
+    def hash_table(self, batch: Batch) -> np.ndarray:
+        """Prefix hashes of every row, int64 [rows, longest]; the model's input, in effect."""
+        plan = self.planner.plans[batch.step]
+        lists = [self.planner.hashes(plan.rows[r]) for r in batch.requests]
+        table = np.zeros((len(lists), max(map(len, lists))), dtype=np.uint64)
+        for i, values in enumerate(lists):
+            table[i, : len(values)] = values
+        return table.view(np.int64)
+
+    def sampler_output(self, batch: Batch) -> SampledOutput:
+        """What the last rank samples: the schedule decides how many drafts are accepted."""
+        plan = self.planner.plans[batch.step]
+        rows = [plan.rows[r] for r in batch.requests]
+        tokens = np.zeros((len(rows), self.pipeline.drafts + 1), dtype=np.int64)
+        for i, row in enumerate(rows):
+            ids = plan.sampled[row.request]
+            tokens[i, : len(ids)] = ids
+        return SampledOutput(
+            batch.requests,
+            self.device(tokens, "int64"),
+            self.device([r.num_sampled for r in rows], "int32"),
+            self.device([r.num_rejected for r in rows], "int32"),
+        )
+
+    def slot_values(self, request: str) -> Mapping[str, int] | None:
+        """The rank's own numbers for a request: state_idx, num_accepted, num_computed."""
+        slot = self.slot_index(request)
+        if slot is None:
+            return None
+        names = ("state_idx", "num_accepted", "num_computed")
+        return {n: int(self.backend.to_host(getattr(self.slots, n))[slot]) for n in names}

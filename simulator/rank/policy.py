@@ -1,0 +1,61 @@
+"""The decisions of a worker that releases got wrong at one time or another, one small method each.
+
+`RankPolicy` is the correct worker. A fault is a subclass that overrides as little as it can.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from stalerow.simulator.engine.step import NewRequest, Step
+    from stalerow.simulator.rank.ring import RingEntry
+    from stalerow.simulator.schedule import Schedule
+
+
+class RankPolicy:
+    """Decisions of a correct worker."""
+
+    phases: Sequence[str] = ("consume", "free", "admit", "update", "apply")
+    zero_padding = True
+
+    def __init__(self, schedule: Schedule) -> None:
+        self.schedule = schedule
+
+    def staging_depth(self, steps_in_flight: int) -> int:
+        """Buffers per staging pool: at least the number of steps in flight."""
+        return self.schedule.limits.staging_depth or steps_in_flight
+
+    def free_order(self, requests: Collection[str]) -> list[str]:
+        """Order in which the slots of finished and preempted requests go back to the free list."""
+        return sorted(requests)
+
+    def seed_column(self, new: NewRequest, block_size: int) -> int:
+        """Running column at admission, in mamba blocks; -1 for a fresh request (vLLM #53142)."""
+        return (new.num_computed_tokens - 1) // block_size
+
+    def seed_accepted(self, new: NewRequest) -> int | None:
+        """num_accepted at admission; None would leave the previous owner's (vLLM #48132)."""
+        return 1
+
+    def excluded(self, entry: RingEntry, generation: np.ndarray) -> np.ndarray:
+        """Rows of a deferred output to mask: no sample needed, or the slot was freed since (vLLM #50514)."""
+        return ~entry.needs_output | (generation[entry.slots] != entry.generation)
+
+    def rejected(self, num_rejected: np.ndarray, is_last: bool) -> np.ndarray:
+        """Rejected drafts to take back from num_computed_tokens (vLLM #44697)."""
+        return num_rejected
+
+    def blocks_to_zero(self, step: Step) -> Sequence[int]:
+        return step.zero
+
+    def padded_rows(self, num_rows: int, uniform_decode: bool) -> int:
+        """Rows of the captured decode graph that a uniform decode batch runs in."""
+        if uniform_decode:
+            for size in sorted(self.schedule.limits.graph_sizes):
+                if size >= num_rows:
+                    return size
+        return num_rows

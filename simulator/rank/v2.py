@@ -1,0 +1,248 @@
+"""Model Runner V2: batch rows are re-mapped every step, slots persist, and non-last ranks postprocess P steps late.
+
+`host_step` follows the release's order (vLLM 0.32): consume the deferred output, free slots, admit, update, apply the
+staged writes, then build the batch, gather, preprocess, precopy, indices, forward, and sample or defer.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from stalerow.simulator.engine.step import NewRequest, Step
+from stalerow.simulator.rank.base import Rank
+from stalerow.simulator.rank.batch import Batch, batch_order, query_start_loc
+from stalerow.simulator.rank.device import Operation
+from stalerow.simulator.rank.ring import DeferredRing, RingEntry
+from stalerow.simulator.rank.slots import SlotTable
+
+
+class RankV2(Rank):
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.slot_table = SlotTable(self.limits.max_num_seqs)
+        self.ring = None if self.is_last else DeferredRing(self.pipeline.pp)
+        groups = len(self.layout.groups)
+        self.block_counts = np.zeros((groups, self.max_reqs), dtype=np.int32)
+        self.computed = np.zeros(self.max_reqs, dtype=np.int64)
+        self.prefill_len = np.zeros(self.max_reqs, dtype=np.int64)
+        self.length_cap = np.zeros(self.max_reqs, dtype=np.int64)
+        self._writes: list[tuple[int, int, int, tuple[int, ...]]] = []
+
+    def slot_index(self, request: str) -> int | None:
+        return self.slot_table.slot_of.get(request)
+
+    def host_step(self) -> None:
+        step = self.inbox.popleft()
+        for phase in self.policy.phases:
+            getattr(self, phase)(step)
+        if step.rows:
+            self.run_batch(step, self.build_batch(step))
+
+    def consume(self, step: Step) -> None:
+        """Take the output of step n - P off the ring: bookkeeping and postprocess with that step's mapping."""
+        if self.ring is None:
+            return
+        entry = self.ring.pop()
+        if entry is None:
+            return
+        exclude = self.policy.excluded(entry, self.slot_table.generation)
+        if exclude.all():
+            return
+        idx_mapping = self.device(np.where(exclude, -1, entry.slots), "int64")
+        kept = tuple(r for r, out in zip(entry.requests, exclude) if not out)
+        self.push_outcome(entry.step, idx_mapping, entry.requests, None, kept, step.number)
+
+    def push_outcome(
+        self, of: int, idx_mapping: Any, requests: tuple[str, ...], qsl: Any, kept: tuple[str, ...], during: int
+    ) -> None:
+        """post_update, then num_accepted, then the postprocess copies, for the output of step `of`."""
+        num_rows = len(requests)
+        wires = self.wires
+
+        def ready() -> bool:
+            return self.is_last or of in wires.received
+
+        def bookkeeping() -> None:
+            out = wires.sampled[of]
+            rejected = self.policy.rejected(self.backend.to_host(out.num_rejected), self.is_last)
+            self.ops.post_update(
+                self.slots,
+                idx_mapping,
+                out.tokens,
+                out.num_sampled,
+                self.device(rejected, "int32"),
+                qsl,
+                num_rows,
+            )
+            self.ops.scatter_accepted(self.slots, idx_mapping, out.num_sampled, num_rows)
+
+        def postprocess() -> None:
+            binding = self.binder.get(self.cache)
+            self.align.postprocess(self.slots, binding, idx_mapping, num_rows, self.block_size, None)
+
+        self.push("post_update", during, bookkeeping, ready, of=of, kept=kept)
+        self.push("postprocess", during, postprocess, None, of=of, kept=kept, rows=requests)
+
+    def free(self, step: Step) -> None:
+        for request in self.policy.free_order({*step.finished, *step.preempted}):
+            self.slot_table.release(request, step.number)
+        self.push("free", step.number, lambda: None, taken=step)
+
+    def admit(self, step: Step) -> None:
+        seeds = []
+        for new in step.new:
+            slot = self.slot_table.take(new.request)
+            reused = self.slot_table.freed_at.get(slot)
+            self.prefill_len[slot] = len(new.prefill_token_ids)
+            self.length_cap[slot] = new.prompt_len + new.max_tokens
+            self.computed[slot] = new.num_computed_tokens
+            for group, ids in enumerate(new.block_ids):
+                if ids:
+                    self._writes.append((group, slot, 0, ids))
+                self.block_counts[group, slot] = len(ids)
+            seeds.append((slot, new, reused))
+        self.push_admit(step, slots=seeds)
+        if seeds:
+            self._push_seeds(step.number, [(slot, new) for slot, new, _ in seeds])
+
+    def _push_seeds(self, step: int, seeds: list[tuple[int, NewRequest]]) -> None:
+        """Seed per-slot state. Counts go through staging buffers; columns and accepted counts are plain fills."""
+        stage = self.staging.stage
+        slots = np.array([slot for slot, _ in seeds], dtype=np.int32)
+        computed = np.array([new.num_computed_tokens for _, new in seeds], dtype=np.int32)
+        total = np.array([len(new.prefill_token_ids) for _, new in seeds], dtype=np.int32)
+        width = self.backend.to_host(self.slots.token_ids).shape[1]
+        tokens = np.zeros((len(seeds), width), dtype=np.int32)
+        for i, (_, new) in enumerate(seeds):
+            tokens[i, : len(new.prefill_token_ids)] = new.prefill_token_ids
+        columns = self.device([self.policy.seed_column(new, self.block_size) for _, new in seeds], "int32")
+        accepted = [self.policy.seed_accepted(new) for _, new in seeds]
+        reads = [stage("seed_slots", slots), stage("seed_computed", computed), stage("seed_total", total)]
+        token_array, count = self.device(tokens, "int32"), len(seeds)
+
+        def run() -> None:
+            where, counts, totals = (self.device(read(), "int32") for read in reads)
+            known = self.backend.to_host(self.slots.num_accepted)
+            values = [known[s] if a is None else a for s, a in zip(slots, accepted)]
+            self.ops.seed_slots(
+                self.slots, where, columns, self.device(values, "int32"), counts, totals, token_array, count
+            )
+
+        self.push("seed", step, run)
+
+    def update(self, step: Step) -> None:
+        for known in step.cached:
+            slot = self.slot_table.slot_of[known.request]
+            self.computed[slot] = known.num_computed_tokens
+            for group, ids in enumerate(known.new_block_ids or ()):
+                if ids:
+                    start = int(self.block_counts[group, slot])
+                    self._writes.append((group, slot, start, ids))
+                    self.block_counts[group, slot] = start + len(ids)
+        self.push_zero_and_copies(step)
+
+    def apply(self, step: Step) -> None:
+        writes, self._writes = self._writes, []
+        self.push_table_writes(step.number, writes)
+        self.push_block_counts(step.number, self.block_counts)
+
+    def build_batch(self, step: Step) -> Batch:
+        rows = batch_order(step, self.pipeline.drafts + 1)
+        requests = tuple(r.request for r in rows)
+        slots = np.array([self.slot_table.slot_of[r] for r in requests], dtype=np.int64)
+        tokens = np.array([r.num_tokens for r in rows], dtype=np.int64)
+        drafts = np.array([r.num_drafts for r in rows], dtype=np.int64)
+        computed, prefill = self.computed[slots], self.prefill_len[slots]
+        done = np.minimum(computed, prefill)
+        prefilling = done < prefill
+        tail = prefilling & (tokens - drafts == 1) & (done > 0)
+        is_spec = (~prefilling | tail) & (self.pipeline.drafts > 0)
+        needs = computed + tokens >= prefill
+        needs &= ~(prefilling & (prefill + 1 >= self.length_cap[slots]))
+        uniform = bool((~prefilling | tail).all() and (tokens == self.pipeline.drafts + 1).all())
+        return Batch(
+            step=step.number,
+            rows=tuple(rows),
+            requests=requests,
+            slots=slots,
+            query_start_loc=query_start_loc(rows, self.max_reqs + 1),
+            is_spec=is_spec,
+            needs_output=needs,
+            num_padded=self.policy.padded_rows(len(rows), uniform),
+        )
+
+    def run_batch(self, step: Step, batch: Batch) -> None:
+        number, num_rows, padded = step.number, batch.num_rows, batch.num_padded
+        idx_mapping = self.device(batch.slots, "int64")
+        qsl = self.device(batch.query_start_loc, "int32")
+        zero_padding = self.policy.zero_padding
+
+        def gather() -> None:
+            self.ops.gather(self.tables, idx_mapping, num_rows, padded, zero_padding)
+            self.ops.seq_lens(self.slots, idx_mapping, qsl, num_rows, padded, self.seq_lens)
+            self.gathered_step = number
+
+        def precopy() -> None:
+            self.align.precopy(self.slots, self.binder.get(self.cache), idx_mapping, num_rows)
+
+        self.push("gather", number, gather, batch=batch)
+        self.push(
+            "preprocess",
+            number,
+            lambda: self.align.preprocess(self.slots, idx_mapping, qsl, num_rows, self.block_size),
+        )
+        self.push("precopy", number, precopy, batch=batch)
+        self.push(
+            "indices",
+            number,
+            lambda: self.align.aligned_indices(
+                self.binder.get(self.cache), self.seq_lens, padded, self.block_size, self.state_indices
+            ),
+        )
+        self.push_forward(batch, idx_mapping)
+        if self.is_last:
+            self._sample(batch, idx_mapping, qsl)
+        else:
+            self._defer(batch, idx_mapping, qsl)
+
+    def _sample(self, batch: Batch, idx_mapping: Any, qsl: Any) -> None:
+        number, wires = batch.step, self.wires
+
+        def sample() -> None:
+            wires.sampled[number] = self.sampler_output(batch)
+            wires.outputs.add(number)
+
+        self.push("sample", number, sample, batch=batch)
+        self.push_outcome(number, idx_mapping, batch.requests, qsl, batch.requests, number)
+        if self.pipeline.pp > 1 and batch.needs_output.any():
+            self.side.push(
+                Operation(
+                    "broadcast", number, lambda: wires.received.add(number), lambda: number in wires.sampled
+                )
+            )
+
+    def _defer(self, batch: Batch, idx_mapping: Any, qsl: Any) -> None:
+        """Non-last rank: remember the batch for P steps, count optimistically, neutralise num_accepted if needed."""
+        assert self.ring is not None
+        if batch.needs_output.any():
+            self.ring.fill(
+                RingEntry(
+                    batch.step,
+                    batch.requests,
+                    batch.slots,
+                    self.slot_table.generation[batch.slots].copy(),
+                    batch.needs_output,
+                )
+            )
+        num_rows = batch.num_rows
+
+        def advance() -> None:
+            self.ops.advance_computed(self.slots, idx_mapping, qsl, num_rows)
+
+        self.push("advance", batch.step, advance)
+        if not batch.needs_output.all():
+            self.push(
+                "fill_accepted", batch.step, lambda: self.ops.fill_accepted(self.slots, idx_mapping, 1, num_rows)
+            )

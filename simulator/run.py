@@ -1,0 +1,68 @@
+"""One schedule to one outcome: build the simulation, run it, and say what was found.
+
+The outcome's digest covers every rank's whole memory after every forward; equal schedules and kernel sets give equal
+digests on any machine, and so do the Triton and the reference form of the same kernel set.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from stalerow.kernels.sets import KernelSet
+from stalerow.simulator.choosers import OrderChooser
+from stalerow.simulator.choosers.planned import PlannedOrder
+from stalerow.simulator.engine.policies import Policies
+from stalerow.simulator.loop import Observer, Simulation
+from stalerow.simulator.oracle.violations import Violation
+from stalerow.simulator.rank.policy import RankPolicy
+from stalerow.simulator.schedule import Schedule
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What one run showed. `digest` is 32 hex digits; `stopped` names what ended the run early, if anything did."""
+
+    schedule: Schedule
+    kernels: str
+    violations: tuple[Violation, ...]
+    marks: dict[str, int]
+    digest: str
+    steps: int
+    decisions: int
+    stopped: str
+
+    @property
+    def clean(self) -> bool:
+        return not self.violations
+
+
+def run(
+    schedule: Schedule,
+    kernels: KernelSet,
+    *,
+    order: OrderChooser | None = None,
+    policies: Policies | None = None,
+    rank_policy: Callable[[Schedule], RankPolicy] = RankPolicy,
+    observer: Observer | None = None,
+) -> Outcome:
+    """Run `schedule` with `kernels`. Raises `UsageError` for a schedule that no engine would accept."""
+    chooser = order or PlannedOrder(schedule.order)
+    simulation = Simulation(schedule, kernels, chooser, policies, rank_policy, observer)
+    simulation.run()
+    digest = hashlib.blake2b(digest_size=16)
+    for judge in simulation.judges:
+        digest.update(judge.digest())
+    for violation in simulation.found:
+        digest.update(repr(violation.identity()).encode())
+    return Outcome(
+        schedule=schedule,
+        kernels=kernels.name,
+        violations=tuple(simulation.found),
+        marks=dict(simulation.marks),
+        digest=digest.hexdigest(),
+        steps=simulation.engine.steps,
+        decisions=getattr(chooser, "decision", 0),
+        stopped=simulation.engine.stopped,
+    )
