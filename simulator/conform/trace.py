@@ -33,6 +33,7 @@ class TraceConfig(msgspec.Struct, frozen=True):
     watermark: float | None = None
     shared_prefix_ckpt: bool = False
     disable_eagle_block_drop: bool = False
+    asynchronous: bool = True
 
 
 class TraceGroup(msgspec.Struct, frozen=True):
@@ -78,6 +79,7 @@ class Meta(msgspec.Struct, frozen=True):
             watermark=c.watermark or 0.0,
             shared_prefix_checkpoint=c.shared_prefix_ckpt,
             drop_draft_block=not c.disable_eagle_block_drop,
+            async_scheduling=c.asynchronous,
         )
 
 
@@ -93,6 +95,7 @@ class TraceRequest(msgspec.Struct, frozen=True):
     seed: int | str
     arrival: int = 1
     share: tuple[int | str, int] | None = None
+    stop_token_ids: list[int] = []
 
 
 class TraceAbort(msgspec.Struct, frozen=True):

@@ -85,7 +85,7 @@ class Scheduler:
         step = Step(
             number=self.current_step,
             rows=tuple(draft.rows()),
-            new=tuple(draft.new),
+            new=(*draft.fresh, *draft.resumed),
             cached=tuple(draft.cached),
             finished=tuple(sorted(self._finished)),
             preempted=tuple(sorted(self._preempted)),
@@ -249,7 +249,8 @@ class Scheduler:
             if was_running and self._caches_on_output(had_placeholders):
                 self.cache.cache_blocks(request, self._settled_tokens(request))
         if finish is None:
-            if not self.config.async_scheduling and not request.is_prefill_chunk:
+            fresh = was_running and not stale and not request.is_prefill_chunk
+            if not self.config.async_scheduling and fresh:
                 request.num_spec_tokens = self.policies.drafts.placeholders(self.config)
             return count, None
         (self.running if was_running else self.waiting).remove(request)

@@ -74,11 +74,11 @@ class CachedBlock:
 class Step:
     """Everything that one call of the scheduler decided.
 
-    `rows`, `new` and `cached` keep the scheduler's order (running requests, then admissions). `finished` and
-    `preempted` are sorted. `zero` are block ids to zero, `copies` are (source, destination) block pairs to
-    copy before the forward. `block_lists` are the scheduler's own lists after this schedule (it forgets
-    states that the ranks' append-only rows still show), `hashed` every block that carries a prefix hash after
-    it.
+    `rows` and `cached` keep the scheduler's order (running requests, then admissions), `new` has fresh
+    requests before resumed ones. `finished` and `preempted` are sorted. `zero` are block ids to zero,
+    `copies` are (source, destination) block pairs to copy before the forward. `block_lists` are the
+    scheduler's own lists after this schedule (it forgets states that the ranks' append-only rows still show),
+    `hashed` every block that carries a prefix hash after it.
     """
 
     number: int

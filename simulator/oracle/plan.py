@@ -147,7 +147,7 @@ class Planner:
         start = progress.last.end if progress.last else progress.base
         sent = min(row.num_computed_tokens, progress.prefill_len)
         prefilling = sent < progress.prefill_len
-        tail = prefilling and row.num_tokens - row.num_drafts == 1 and sent > 0
+        tail = prefilling and row.num_tokens - row.num_drafts == 1 and (sent > 0 or row.num_drafts > 0)
         sampled = 0
         if row.is_final_or_decode:
             accepted = 0

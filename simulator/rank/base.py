@@ -68,7 +68,7 @@ class Rank:
 
     def _allocate(self) -> None:
         layout, limits, backend = self.layout, self.limits, self.backend
-        span = limits.max_model_len + 2 * (self.pipeline.drafts + 1)
+        self.span = span = limits.max_model_len + 2 * (self.pipeline.drafts + 1)
         smallest = min(g.block_size for g in layout.groups)
         self.max_blocks = -(-span // smallest) + self.pipeline.drafts + LOOKAHEAD_COLUMNS
         self.max_reqs = max(limits.max_num_seqs, *limits.graph_sizes, 1)
@@ -217,7 +217,7 @@ class Rank:
         """Prefix hashes of every row, int64 [rows, longest]; the model's input, in effect."""
         plan = self.planner.plans[batch.step]
         lists = [self.planner.hashes(plan.rows[r]) for r in batch.requests]
-        table = np.zeros((len(lists), max(map(len, lists))), dtype=np.uint64)
+        table = np.zeros((len(lists), self.span + 1), dtype=np.uint64)
         for i, values in enumerate(lists):
             table[i, : len(values)] = values
         return table.view(np.int64)

@@ -52,6 +52,14 @@ class RankPolicy:
     def blocks_to_zero(self, step: Step) -> Sequence[int]:
         return step.zero
 
+    def runs_as_decode(self, num_computed: np.ndarray, num_drafts: np.ndarray) -> np.ndarray:
+        """Which one-token prompt tails run as verification rows.
+
+        All that continue a computed prefix, and all that the scheduler padded with placeholder drafts: a prefill row
+        could not take the placeholders back. Releases 0.32 and 0.33 test the first condition only.
+        """
+        return (num_computed > 0) | (num_drafts > 0)
+
     def padded_rows(self, num_rows: int, uniform_decode: bool) -> int:
         """Rows of the captured decode graph that a uniform decode batch runs in."""
         if uniform_decode:

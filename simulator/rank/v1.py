@@ -114,7 +114,7 @@ class RankV1(Rank):
         computed = np.array([k.computed for k in known])
         prefill = np.array([k.prefill_len for k in known])
         prefilling = np.minimum(computed, prefill) < prefill
-        tail = prefilling & (tokens - drafts == 1) & (computed > 0)
+        tail = prefilling & (tokens - drafts == 1) & self.policy.runs_as_decode(computed, drafts)
         return Batch(
             step=step.number,
             rows=tuple(rows),

@@ -157,7 +157,7 @@ class RankV2(Rank):
         computed, prefill = self.computed[slots], self.prefill_len[slots]
         done = np.minimum(computed, prefill)
         prefilling = done < prefill
-        tail = prefilling & (tokens - drafts == 1) & (done > 0)
+        tail = prefilling & (tokens - drafts == 1) & self.policy.runs_as_decode(done, drafts)
         is_spec = (~prefilling | tail) & (self.pipeline.drafts > 0)
         needs = computed + tokens >= prefill
         needs &= ~(prefilling & (prefill + 1 >= self.length_cap[slots]))

@@ -55,7 +55,9 @@ def columns(num_drafts: int) -> int:
 
 
 @st.composite
-def layouts(draw: st.DrawFn, conv_layout: str | None = None, least_drafts: int = 0, aligned: bool = False) -> Layout:
+def layouts(
+    draw: st.DrawFn, conv_layout: str | None = None, least_drafts: int = 0, aligned: bool = False
+) -> Layout:
     """Small caches of one or two recurrent groups; `aligned` keeps every state at a multiple of 8 bytes."""
     num_drafts = draw(st.integers(least_drafts, 3), label="K")
     groups = [GroupSpec("attention", BLOCK_SIZE)]

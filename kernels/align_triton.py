@@ -1,0 +1,138 @@
+"""The project's own align kernels: launches of the Triton kernels with a binding's arrays.
+
+One source for two sets: `row_is_slot` chooses the table row that copies look up, and with it which tables the
+binding holds (`reads_slot_tables`); nothing else differs between "req-idx" and "batch-row".
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import triton
+
+from stalerow.kernels.binding import Binding
+from stalerow.kernels.device import Array, Backend
+from stalerow.kernels.indices_triton import aligned_indices_kernel
+from stalerow.kernels.memory import SlotState
+from stalerow.kernels.postprocess import StepCounts
+from stalerow.kernels.postprocess_triton import postprocess_kernel
+from stalerow.kernels.precopy_triton import precopy_kernel
+from stalerow.kernels.preprocess_triton import preprocess_kernel
+
+ROWS = 32
+"""Batch rows per program of the bookkeeping kernels."""
+
+
+class TritonAlign:
+    """`AlignKernels` on Triton. `tiles` splits every temporal copy: 16 on CUDA (what fills a large GPU with few
+
+    requests), 1 in the interpreter, where every program costs time and nothing runs in parallel.
+    """
+
+    def __init__(self, row_is_slot: bool, backend: Backend, tiles: int | None = None) -> None:
+        interpreted = backend.name == "triton-interpreter"
+        self.name = "req-idx" if row_is_slot else "batch-row"
+        self.reads_slot_tables = row_is_slot
+        self.tiles = tiles if tiles is not None else (1 if interpreted else 16)
+        self.copy_block = 1024
+        self.row_block = 1024 if interpreted else 256
+
+    def preprocess(
+        self, slots: SlotState, idx_mapping: Array, query_start_loc: Array, num_rows: int, block_size: int
+    ) -> None:
+        if num_rows == 0:
+            return
+        preprocess_kernel[(triton.cdiv(num_rows, ROWS),)](
+            idx_mapping,
+            query_start_loc,
+            slots.state_idx,
+            slots.num_accepted,
+            slots.num_computed,
+            slots.src_col,
+            slots.src_off,
+            num_rows,
+            BLOCK_SIZE=block_size,
+            ROWS=ROWS,
+        )
+
+    def precopy(self, slots: SlotState, binding: Binding, idx_mapping: Array | None, num_rows: int) -> None:
+        if num_rows == 0 or binding.num_states == 0:
+            return
+        precopy_kernel[(num_rows, binding.num_states, self.tiles)](
+            idx_mapping,
+            slots.src_col,
+            slots.src_off,
+            slots.state_idx,
+            HAS_IDX_MAPPING=idx_mapping is not None,
+            **self._copy_arguments(binding),
+        )
+
+    def postprocess(
+        self,
+        slots: SlotState,
+        binding: Binding,
+        idx_mapping: Array | None,
+        num_rows: int,
+        block_size: int,
+        counts: StepCounts | None = None,
+    ) -> None:
+        slots.num_accepted_snapshot.copy_(slots.num_accepted)
+        if num_rows == 0 or binding.num_states == 0:
+            return
+        postprocess_kernel[(num_rows, binding.num_states, self.tiles)](
+            idx_mapping,
+            slots.num_accepted_snapshot,
+            slots.num_accepted,
+            slots.state_idx,
+            slots.num_computed,
+            counts.num_scheduled if counts else None,
+            counts.num_computed if counts else None,
+            counts.num_drafts if counts else None,
+            BLOCK_SIZE=block_size,
+            HAS_IDX_MAPPING=idx_mapping is not None,
+            HAS_COUNTS=counts is not None,
+            **self._copy_arguments(binding),
+        )
+
+    def aligned_indices(
+        self, binding: Binding, seq_lens: Array, num_rows_padded: int, block_size: int, out: Array
+    ) -> None:
+        groups, _, columns = out.shape
+        if num_rows_padded == 0 or groups == 0:
+            return
+        aligned_indices_kernel[(triton.cdiv(num_rows_padded, ROWS),)](
+            binding.index_table_ptrs,
+            seq_lens,
+            out,
+            binding.table_row_stride,
+            out.stride(0),
+            out.stride(1),
+            num_rows_padded,
+            BLOCK_SIZE=block_size,
+            NUM_GROUPS=groups,
+            NUM_COLUMNS=columns,
+            GROUPS=triton.next_power_of_2(groups),
+            COLUMNS=triton.next_power_of_2(columns),
+            ROWS=ROWS,
+        )
+
+    def _copy_arguments(self, binding: Binding) -> dict[str, Any]:
+        layout = binding.layout
+        return {
+            "table_ptrs": binding.copy_table_ptrs,
+            "table_row_stride": binding.table_row_stride,
+            "state_base_addrs": binding.state_base_addrs,
+            "state_block_strides": binding.state_block_strides,
+            "state_elem_sizes": binding.state_elem_sizes,
+            "state_inner_sizes": binding.state_inner_sizes,
+            "state_conv_widths": binding.state_conv_widths,
+            "state_group_indices": binding.state_group_indices,
+            "state_dim_row_count": binding.state_dim_row_count,
+            "state_dim_row_stride": binding.state_dim_row_stride,
+            "ROW_IS_SLOT": self.reads_slot_tables,
+            "CHANNELS_FIRST": layout.conv_layout == "DS",
+            "TILES": self.tiles,
+            "COPY_BLOCK": self.copy_block,
+            "WIDTH_BLOCK": triton.next_power_of_2(layout.width),
+            "ROW_BLOCK": min(triton.next_power_of_2(binding.max_row_bytes), self.row_block),
+        }

@@ -1,0 +1,285 @@
+"""The part of `driver` that knows vLLM's classes: environment, configuration and scheduler of one run.
+
+Imported by `driver` only, inside an environment that has vLLM. What is real: configuration classes, grouping
+of layers, block sizes, hashing, scheduler, KV-cache manager. What stands in: layer specs written by hand, no
+structured output.
+"""
+
+import importlib
+import importlib.util
+import inspect
+import sys
+from types import SimpleNamespace
+from typing import Any
+
+MODEL = {
+    "architectures": ["Qwen3NextForCausalLM"],
+    "model_type": "qwen3_next",
+    "torch_dtype": "bfloat16",
+    "vocab_size": 1024,
+    "hidden_size": 64,
+    "intermediate_size": 128,
+    "num_hidden_layers": 8,
+    "full_attention_interval": 4,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "head_dim": 32,
+    "linear_conv_kernel_dim": 4,
+    "linear_key_head_dim": 16,
+    "linear_num_key_heads": 2,
+    "linear_num_value_heads": 4,
+    "linear_value_head_dim": 16,
+    "max_position_embeddings": 4096,
+    "num_experts": 4,
+    "num_experts_per_tok": 2,
+    "decoder_sparse_step": 1,
+    "moe_intermediate_size": 32,
+    "shared_expert_intermediate_size": 32,
+    "mlp_only_layers": [],
+    "partial_rotary_factor": 0.25,
+    "rope_theta": 10000000,
+    "tie_word_embeddings": False,
+    "bos_token_id": 1,
+    "eos_token_id": 2,
+}
+DEFAULTS = {
+    "P": 1,
+    "K": 0,
+    "block_size": 16,
+    "attention_block_size": None,
+    "num_blocks": 64,
+    "max_num_seqs": 4,
+    "max_num_batched_tokens": 64,
+    "max_model_len": 256,
+    "prefix_match_unit": None,
+    "retention_interval": 0,
+    "long_prefill_token_threshold": 0,
+    "reserve_full_isl": True,
+    "watermark": 0.0,
+    "shared_prefix_ckpt": False,
+    "disable_eagle_block_drop": False,
+    "asynchronous": True,
+    "n_gdn": 6,
+    "n_fa": 2,
+    "accept_seed": 0,
+    "accept_prob": 0.6,
+    "steps": 400,
+}
+
+
+def hide_unloadable_packages() -> None:
+    """Let vLLM take torchvision and friends for absent: CPU environments carry unloadable builds."""
+    hidden = ("torchvision", "torchaudio", "torchcodec")
+    find_spec = importlib.util.find_spec
+
+    def without_hidden(name: str, package: str | None = None) -> Any:
+        return None if name.split(".")[0] in hidden else find_spec(name, package)
+
+    class Refuse:
+        def find_spec(self, name: str, path: Any = None, target: Any = None) -> None:
+            if name.split(".")[0] in hidden:
+                raise ModuleNotFoundError(f"{name} is hidden", name=name)
+
+    importlib.util.find_spec = without_hidden
+    sys.meta_path.insert(0, Refuse())
+
+
+def import_vllm() -> Any:
+    """What a run needs from vLLM; where releases moved a function, from wherever it is."""
+    module = importlib.import_module
+    # Validation refuses the V2 model runner where Triton has no backend; the scheduler needs none.
+    module("vllm.config.vllm").HAS_TRITON = True
+    homes = [module("vllm.v1.core.kv_cache_utils")]
+    if importlib.util.find_spec("vllm.v1.core.kv_cache_planning"):
+        homes.append(module("vllm.v1.core.kv_cache_planning"))
+
+    def moved(name: str) -> Any:
+        return next(getattr(home, name) for home in homes if hasattr(home, name))
+
+    return SimpleNamespace(
+        version=module("vllm").__version__,
+        torch=module("torch"),
+        config=module("vllm.config"),
+        interface=module("vllm.v1.kv_cache_interface"),
+        outputs=module("vllm.v1.outputs"),
+        Request=module("vllm.v1.request").Request,
+        RequestStatus=module("vllm.v1.request").RequestStatus,
+        SamplingParams=module("vllm.sampling_params").SamplingParams,
+        gdn_backend=module("vllm.v1.attention.backends.registry").MambaAttentionBackendEnum.GDN_ATTN,
+        AsyncScheduler=module("vllm.v1.core.sched.async_scheduler").AsyncScheduler,
+        Scheduler=module("vllm.v1.core.sched.scheduler").Scheduler,
+        get_kv_cache_groups=moved("get_kv_cache_groups"),
+        resolve_kv_cache_block_sizes=moved("resolve_kv_cache_block_sizes"),
+        get_request_block_hasher=moved("get_request_block_hasher"),
+        init_none_hash=moved("init_none_hash"),
+        sha256=module("vllm.utils.hashing").get_hash_fn_by_name("sha256"),
+    )
+
+
+class Released:
+    """vLLM's scheduler for one configuration."""
+
+    def __init__(self, api: Any, model_dir: str, options: dict[str, Any]) -> None:
+        self.api = api
+        self.options = options
+        self.config = self._vllm_config(model_dir)
+        self.kv_config = self._kv_cache_config()
+        sizes = api.resolve_kv_cache_block_sizes(self.kv_config, self.config)
+        self.scheduler_block_size, self.hash_block_size = sizes
+        self.block_hasher = self._block_hasher()
+        scheduler = api.AsyncScheduler if options["asynchronous"] else api.Scheduler
+        self.scheduler = scheduler(
+            vllm_config=self.config,
+            kv_cache_config=self.kv_config,
+            structured_output_manager=NoStructuredOutput(),
+            block_size=self.scheduler_block_size,
+            hash_block_size=self.hash_block_size,
+            log_stats=False,
+        )
+
+    def _vllm_config(self, model_dir: str) -> Any:
+        c, o = self.api.config, self.options
+        model = c.ModelConfig(
+            model=model_dir, skip_tokenizer_init=True, max_model_len=o["max_model_len"], dtype="bfloat16"
+        )
+        cache = c.CacheConfig(
+            block_size=o["block_size"],
+            enable_prefix_caching=True,
+            mamba_cache_mode="align",
+            prefix_match_unit=o["prefix_match_unit"],
+            prefix_cache_retention_interval=o["retention_interval"],
+            enable_mamba_shared_prefix_checkpoint=o["shared_prefix_ckpt"],
+        )
+        scheduler = c.SchedulerConfig(
+            max_num_seqs=o["max_num_seqs"],
+            max_num_batched_tokens=o["max_num_batched_tokens"],
+            max_model_len=o["max_model_len"],
+            enable_chunked_prefill=True,
+            long_prefill_token_threshold=o["long_prefill_token_threshold"],
+            async_scheduling=True,
+            is_encoder_decoder=False,
+            scheduler_reserve_full_isl=o["reserve_full_isl"],
+            watermark=o["watermark"],
+        )
+        parallel = c.ParallelConfig(pipeline_parallel_size=o["P"])
+        speculative = None
+        if o["K"]:
+            speculative = c.SpeculativeConfig(
+                method="mtp",
+                num_speculative_tokens=o["K"],
+                target_model_config=model,
+                target_parallel_config=parallel,
+                disable_eagle_block_drop=o["disable_eagle_block_drop"],
+            )
+        config = c.VllmConfig(
+            model_config=model,
+            cache_config=cache,
+            scheduler_config=scheduler,
+            parallel_config=parallel,
+            speculative_config=speculative,
+        )
+        # Undo what the CPU platform changes: it has no asynchronous scheduling.
+        config.scheduler_config.async_scheduling = o["asynchronous"]
+        config.scheduler_config.max_num_scheduled_tokens = o["max_num_batched_tokens"]
+        config.cache_config.kv_cache_layout = "NHD"
+        config.cache_config.num_gpu_blocks = o["num_blocks"]
+        if config.cache_config.mamba_block_size != o["block_size"]:
+            raise ValueError(
+                f"mamba block size {config.cache_config.mamba_block_size}: expected {o['block_size']}"
+            )
+        return config
+
+    def _kv_cache_config(self) -> Any:
+        api, o = self.api, self.options
+        bfloat16, float32 = api.torch.bfloat16, api.torch.float32
+        attention_size = o["attention_block_size"] or o["block_size"]
+
+        def attention(page: int | None = None) -> Any:
+            return api.interface.FullAttentionSpec(
+                block_size=attention_size, num_kv_heads=2, head_size=32, dtype=bfloat16, page_size_padded=page
+            )
+
+        def recurrent(page: int | None = None) -> Any:
+            return api.interface.MambaSpec(
+                shapes=((3, 96), (4, 16, 16)),
+                dtypes=(bfloat16, float32),
+                block_size=o["block_size"],
+                page_size_padded=page,
+                mamba_type=api.gdn_backend,
+                mamba_cache_mode="align",
+                num_speculative_blocks=o["K"],
+            )
+
+        page = max(attention().page_size_bytes, recurrent().page_size_bytes)
+        layers: dict[str, Any] = {}
+        for _ in range(o["n_fa"]):
+            for _ in range(o["n_gdn"] // o["n_fa"]):
+                layers[f"model.layers.{len(layers)}.linear_attn"] = recurrent(page)
+            layers[f"model.layers.{len(layers)}.self_attn.attn"] = attention(page)
+        if o["K"]:
+            # The drafter's layers register last; that is how its group is told.
+            layers["mtp.layers.0.self_attn.attn"] = attention(page)
+        return api.interface.KVCacheConfig(
+            num_blocks=o["num_blocks"],
+            kv_cache_tensors=[],
+            kv_cache_groups=api.get_kv_cache_groups(self.config, layers),
+            prefix_cache_retention_interval=self.config.cache_config.prefix_cache_retention_interval,
+        )
+
+    def _block_hasher(self) -> Any:
+        api = self.api
+        api.init_none_hash(api.sha256)
+        extra = {}
+        if "num_hash_lookahead_tokens" in inspect.signature(api.get_request_block_hasher).parameters:
+            extra["num_hash_lookahead_tokens"] = self.config.num_hash_lookahead_tokens
+        return api.get_request_block_hasher(self.hash_block_size, api.sha256, **extra)
+
+    def request(self, request_id: str, prompt: list[int], max_tokens: int, stop_token_ids: list[int]) -> Any:
+        """A request as the engine core would make it."""
+        sampling = self.api.SamplingParams(
+            max_tokens=max_tokens, temperature=0.0, ignore_eos=True, stop_token_ids=stop_token_ids
+        )
+        return self.api.Request(
+            request_id=request_id,
+            prompt_token_ids=prompt,
+            sampling_params=sampling,
+            pooling_params=None,
+            block_hasher=self.block_hasher,
+            arrival_time=0.0,
+        )
+
+    def meta(self) -> dict[str, Any]:
+        """What the released code derived from the options."""
+        kinds = [type(group.kv_cache_spec).__name__ for group in self.kv_config.kv_cache_groups]
+        return {
+            "versions": {"vllm": self.api.version},
+            "config": self.options,
+            "groups": [
+                {
+                    "type": kind,
+                    "is_eagle_group": group.is_eagle_group,
+                    "block_size": group.kv_cache_spec.block_size,
+                }
+                for kind, group in zip(kinds, self.kv_config.kv_cache_groups)
+            ],
+            "scheduler_block_size": self.scheduler_block_size,
+            "hash_block_size": self.hash_block_size,
+            "max_concurrent_batches": self.config.max_concurrent_batches,
+            "scheduler_reserve_full_isl": self.scheduler.scheduler_reserve_full_isl,
+        }
+
+
+class NoStructuredOutput:
+    """Stands in for the structured-output manager: accepts everything."""
+
+    def accept_tokens(self, request: Any, tokens: Any) -> bool:
+        return True
+
+    def validate_tokens(self, request: Any, tokens: Any) -> Any:
+        return tokens
+
+    def should_advance(self, request: Any) -> bool:
+        return False
+
+    def grammar_bitmask(self, *args: Any, **kwargs: Any) -> None:
+        return None

@@ -1,0 +1,131 @@
+"""Live comparison: random workloads through an installed vLLM's own scheduler and through our engine.
+
+A child process of the environment under comparison runs `driver` and answers one workload after the other;
+its records are compared like recorded ones. In: the environment's Python and seeds. Out: one `Conformance`
+per seed.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import tempfile
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import IO, Any
+
+import msgspec
+from stalerow.simulator.conform.compare import Conformance, compare_trace
+from stalerow.simulator.conform.trace import Trace
+from stalerow.simulator.conform.workloads import random_task
+from stalerow.simulator.engine import Profile
+
+
+class LiveError(RuntimeError):
+    """The child process could not be used, or vLLM raised; the message ends with what it said."""
+
+
+class LiveScheduler:
+    """A released scheduler in a child process; use as a context manager.
+
+    `python` is the interpreter of an environment that has vLLM (a CPU build will do), `environment` adds
+    variables, such as a PYTHONPATH with the Python files of another release. Starting takes as long as
+    importing vLLM.
+    """
+
+    def __init__(self, python: str | Path, environment: Mapping[str, str] | None = None) -> None:
+        self.version = ""
+        self._python = str(python)
+        self._environment = {**os.environ, **(environment or {})}
+        self._process: subprocess.Popen[str] | None = None
+        self._errors: IO[str] | None = None
+
+    def __enter__(self) -> LiveScheduler:
+        self._errors = tempfile.TemporaryFile("w+", encoding="utf-8")
+        try:
+            self._process = subprocess.Popen(
+                [self._python, str(Path(__file__).with_name("driver.py"))],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=self._errors,
+                text=True,
+                env=self._environment,
+            )
+        except OSError as error:
+            self._errors.close()
+            raise LiveError(
+                f"{self._python}: expected a Python interpreter ({error}); check the path"
+            ) from error
+        try:
+            self.version = str(self._read()["ready"])
+        except BaseException:
+            self.__exit__(None, None, None)
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._process is not None:
+            if self._process.stdin is not None:
+                self._process.stdin.close()
+            try:
+                self._process.wait(timeout=20)
+            except subprocess.TimeoutExpired:
+                self._process.kill()
+                self._process.wait()
+            if self._process.stdout is not None:
+                self._process.stdout.close()
+            self._process = None
+        if self._errors is not None:
+            self._errors.close()
+            self._errors = None
+
+    def run(self, options: Mapping[str, Any], workload: Mapping[str, Any]) -> Trace:
+        """Let the released scheduler run a workload. LiveError if vLLM raises or the child is gone."""
+        if self._process is None or self._process.stdin is None:
+            raise LiveError("no child process: expected a started LiveScheduler; use it in a with statement")
+        task = msgspec.json.encode({"config": options, "workload": workload}).decode()
+        try:
+            self._process.stdin.write(task + "\n")
+            self._process.stdin.flush()
+        except OSError as error:
+            raise LiveError(f"{self._python} is gone: {self._last_words()}") from error
+        answer = self._read()
+        if "error" in answer:
+            raise LiveError(str(answer["error"]).strip())
+        return msgspec.convert(answer, Trace)
+
+    def _read(self) -> dict[str, Any]:
+        stdout = self._process.stdout if self._process else None
+        line = stdout.readline() if stdout else ""
+        if not line:
+            raise LiveError(f"{self._python} gave no answer: {self._last_words()}")
+        return msgspec.json.decode(line, type=dict[str, Any])
+
+    def _last_words(self) -> str:
+        if self._errors is None:
+            return "nothing on stderr"
+        self._errors.seek(0)
+        lines = self._errors.read().strip().splitlines()
+        return lines[-1] if lines else "nothing on stderr"
+
+
+def conform_live(
+    scheduler: LiveScheduler, seeds: Iterable[int], profile_: Profile | str | None = None
+) -> Iterator[Conformance]:
+    """Compare random workloads, one per seed, as they finish.
+
+    A workload that makes vLLM itself raise counts as a difference that starts with "vLLM raised".
+    """
+    for seed in seeds:
+        name = f"seed {seed}"
+        options, workload = random_task(seed)
+        try:
+            trace = scheduler.run(options, workload)
+        except LiveError as error:
+            words = str(error).splitlines()[-1]
+            yield Conformance(name, scheduler.version, 0, 0, 0, f"vLLM raised {words}")
+            continue
+        yield compare_trace(name, trace, profile_)

@@ -1,0 +1,90 @@
+"""Random workloads for the live comparison: options and requests from one integer seed.
+
+Used by `live`. Sizes are small, so that pools run dry, prefixes are shared and limits are hit within few
+steps; the spread of the options matters more than their likeness to production.
+"""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+Task = tuple[dict[str, Any], dict[str, Any]]
+
+
+def random_task(seed: int) -> Task:
+    """Options and workload in the driver's format; the same for a seed on every Python."""
+    rng = random.Random(f"stalerow-live:{seed}")
+    options = _options(rng)
+    return options, {"requests": _requests(rng, options), "aborts": _aborts(rng)}
+
+
+def _options(rng: random.Random) -> dict[str, Any]:
+    drafts = rng.choice((0, 1, 2, 2, 3, 4))
+    size = rng.choice((4, 8, 8, 16))
+    attention = rng.choice((size * 2, max(size // 2, 4))) if rng.random() < 0.15 else size
+    scheduler_size = max(size, attention)
+    recurrent_layers, attention_layers = rng.choice(((6, 2), (4, 2), (3, 1)))
+    sequences = rng.randint(1, 5)
+    budget = max(rng.choice((size, 2 * size, 24, 32, 64)), 1 + drafts, sequences)
+    groups = 2 + recurrent_layers // attention_layers
+    smallest = 1 + groups * (3 + drafts)
+    return {
+        "P": rng.choice((1, 2, 2, 3, 4)),
+        "K": drafts,
+        "block_size": size,
+        "attention_block_size": attention,
+        "n_gdn": recurrent_layers,
+        "n_fa": attention_layers,
+        "num_blocks": smallest + rng.choice((0, 4, 10, 20, 40, 80)),
+        "max_num_seqs": sequences,
+        "max_num_batched_tokens": budget,
+        "max_model_len": rng.choice((48, 64, 100, 256)),
+        "prefix_match_unit": min(size, attention) // 2 if rng.random() < 0.25 else None,
+        "retention_interval": rng.choice(
+            (0, 0, 0, None, scheduler_size, 2 * scheduler_size, 4 * scheduler_size)
+        ),
+        "long_prefill_token_threshold": rng.choice((0, 0, 0, 5, size, 2 * size)),
+        "reserve_full_isl": rng.random() < 0.7,
+        "watermark": rng.choice((0.0, 0.0, 0.0, 0.05, 0.2)),
+        "shared_prefix_ckpt": rng.random() < 0.3,
+        "disable_eagle_block_drop": rng.random() < 0.1,
+        "asynchronous": rng.random() < 0.88,
+        "accept_seed": rng.randrange(1000),
+        "accept_prob": rng.choice((0.0, 0.3, 0.6, 0.9, 1.0)),
+        "steps": 160,
+    }
+
+
+def _requests(rng: random.Random, options: dict[str, Any]) -> list[dict[str, Any]]:
+    requests: list[dict[str, Any]] = []
+    spread = rng.choice((1, 20, 60))
+    for number in range(rng.randint(2, 12)):
+        request: dict[str, Any] = {
+            "id": f"r{number}",
+            "arrival": rng.randint(1, spread),
+            "prompt_len": rng.randint(1, min(rng.choice((4, 20, 40, 80)), options["max_model_len"] - 1)),
+            "max_tokens": rng.choice((1, 2, rng.randint(1, 12), rng.randint(1, 50))),
+            "seed": rng.choice((0, 100, 200, 1000 + number)),
+        }
+        kind = rng.random()
+        earlier = [other["id"] for other in requests if other["arrival"] < request["arrival"]]
+        if kind < 0.45:
+            request["share"] = (rng.choice((0, 100, 200)), rng.randint(1, 60))
+        elif kind < 0.65 and earlier:
+            request["share"] = (f"req:{rng.choice(earlier)}", rng.randint(1, 80))
+        if rng.random() < 0.25:
+            request["stop_token_ids"] = sorted(rng.sample(range(10, 990), 60))
+        requests.append(request)
+    return requests
+
+
+def _aborts(rng: random.Random) -> list[dict[str, Any]]:
+    return [
+        {
+            "id": f"r{rng.randrange(12)}",
+            "step": rng.randint(1, 70),
+            "phase": rng.choice(("pre_schedule", "pre_update")),
+        }
+        for _ in range(rng.choice((0, 0, 1, 2, 4)))
+    ]
