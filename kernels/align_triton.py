@@ -9,7 +9,6 @@ from __future__ import annotations
 from typing import Any
 
 import triton
-
 from stalerow.kernels.binding import Binding
 from stalerow.kernels.device import Array, Backend
 from stalerow.kernels.indices_triton import aligned_indices_kernel

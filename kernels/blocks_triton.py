@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import triton
 import triton.language as tl
-
 from stalerow.kernels.device import Array
 from stalerow.kernels.memory import Pool
 
@@ -32,17 +31,17 @@ def pages_kernel(
     BYTES: tl.constexpr,
 ):
     """`pages[:, dst[:n]] = pages[:, src[:n]]` if `COPY`, else `pages[:, dst[:n]] = byte`."""
-    item = tl.program_id(0) * PAGES + tl.arange(0, PAGES)
+    item = tl.program_id(0).to(tl.int64) * PAGES + tl.arange(0, PAGES)
     live = item < LAYERS * n
-    layer_start = (item // n).to(tl.int64) * num_blocks
+    layer_start = item // n * num_blocks
     dst = layer_start + tl.load(dst_blocks + item % n, mask=live, other=0)
-    j = tl.program_id(1) * BYTES + tl.arange(0, BYTES)
+    j = tl.program_id(1).to(tl.int64) * BYTES + tl.arange(0, BYTES)
     mask = live[:, None] & (j < page_bytes)[None, :]
     if COPY:
         src = layer_start + tl.load(src_blocks + item % n, mask=live, other=0)
         values = tl.load(pool + base_offset + src[:, None] * page_bytes + j[None, :], mask=mask)
     else:
-        values = (tl.zeros((PAGES, BYTES), tl.int32) + byte).to(tl.uint8)
+        values = (tl.full((PAGES, BYTES), 0, tl.int32) + byte).to(tl.uint8)
     tl.store(pool + base_offset + dst[:, None] * page_bytes + j[None, :], values, mask=mask)
 
 

@@ -7,11 +7,11 @@ arrays of a `Binding`. Block ids are widened before they meet a stride, and addr
 
 from __future__ import annotations
 
-import triton
 import triton.language as tl
+from stalerow.kernels.jit import device_function
 
 
-@triton.jit
+@device_function
 def copy_state(
     state,
     table_row,
@@ -46,7 +46,7 @@ def copy_state(
     stride = tl.load(state_block_strides + state)
     elem = tl.load(state_elem_sizes + state).to(tl.int64)
     inner = tl.load(state_inner_sizes + state)
-    width = tl.load(state_conv_widths + state)
+    width = tl.load(state_conv_widths + state).to(tl.int64)
     group = tl.load(state_group_indices + state)
     table = tl.load(table_ptrs + group).to(tl.pointer_type(tl.int32))
     row = table + table_row.to(tl.int64) * table_row_stride
@@ -80,7 +80,7 @@ def copy_state(
             )
 
 
-@triton.jit
+@device_function
 def _copy_window(
     src,
     dst,
@@ -98,9 +98,9 @@ def _copy_window(
     shifted: all bytes of a chunk are loaded before the barrier and stored after it, and chunks share no bytes, so
     the copy is memmove-safe in whatever order the lanes run. Bytes are copied one by one, so any alignment will do.
     """
-    token = tl.arange(0, WIDTH_BLOCK)
+    token = tl.arange(0, WIDTH_BLOCK).to(tl.int64)
     for first in range(0, row_bytes, ROW_BLOCK):
-        j = first + tl.arange(0, ROW_BLOCK)
+        j = tl.arange(0, ROW_BLOCK).to(tl.int64) + first
         offset = token[:, None] * token_stride + (j // elem * row_stride + j % elem)[None, :]
         mask = (token < num_tokens)[:, None] & (j < row_bytes)[None, :]
         data = tl.load((src + offset).to(tl.pointer_type(tl.uint8)), mask=mask)
@@ -108,7 +108,7 @@ def _copy_window(
         tl.store((dst + offset).to(tl.pointer_type(tl.uint8)), data, mask=mask)
 
 
-@triton.jit
+@device_function
 def _copy_bytes(src, dst, size, tile, TILES: tl.constexpr, COPY_BLOCK: tl.constexpr):
     """This tile's share of `dst[:size] = src[:size]`; the ranges are disjoint or identical.
 
@@ -116,18 +116,20 @@ def _copy_bytes(src, dst, size, tile, TILES: tl.constexpr, COPY_BLOCK: tl.conste
     the up to 7 bytes at either end; else everything goes byte by byte, because a misaligned 64-bit access is an
     error on some GPUs.
     """
-    lane = tl.arange(0, COPY_BLOCK)
+    lane = tl.arange(0, COPY_BLOCK).to(tl.int64)
     if ((src ^ dst) & 7) == 0:
         head = tl.minimum((-dst) & 7, size)
         words = (size - head) // 8
-        if tile == 0:
-            edge = tl.arange(0, 16)
+        if (tile == 0) & (words * 8 != size):
+            edge = tl.arange(0, 16).to(tl.int64)
             offset = tl.where(edge < 8, edge, head + words * 8 + edge - 8)
             mask = tl.where(edge < 8, edge < head, offset < size)
             data = tl.load((src + offset).to(tl.pointer_type(tl.uint8)), mask=mask)
             tl.store((dst + offset).to(tl.pointer_type(tl.uint8)), data, mask=mask)
-        share = (words + TILES - 1) // TILES
-        share = (share + COPY_BLOCK - 1) // COPY_BLOCK * COPY_BLOCK
+        share = words
+        if TILES > 1:
+            share = (words + TILES - 1) // TILES
+            share = (share + COPY_BLOCK - 1) // COPY_BLOCK * COPY_BLOCK
         end = tl.minimum((tile + 1) * share, words)
         src_words = (src + head).to(tl.pointer_type(tl.uint64))
         dst_words = (dst + head).to(tl.pointer_type(tl.uint64))
@@ -135,7 +137,9 @@ def _copy_bytes(src, dst, size, tile, TILES: tl.constexpr, COPY_BLOCK: tl.conste
             i = first + lane
             tl.store(dst_words + i, tl.load(src_words + i, mask=i < end), mask=i < end)
     else:
-        share = (size + TILES - 1) // TILES
+        share = size
+        if TILES > 1:
+            share = (size + TILES - 1) // TILES
         end = tl.minimum((tile + 1) * share, size)
         src_bytes = src.to(tl.pointer_type(tl.uint8))
         dst_bytes = dst.to(tl.pointer_type(tl.uint8))

@@ -1,10 +1,10 @@
-"""The stand-in forward as two Triton launches: everything is read, then everything is written. Twin of `forward`.
+"""The stand-in forward as Triton launches: everything is read, then everything is written. Twin of `forward`.
 
-The first kernel checks what each (unit, row) reads, leaves its damage and keeps the conv rows it read; the
-second writes what follows from both. A program takes a tile of (unit, row) items with their positions and
-bytes; recurrent items come first in the grid, attention items after them.
+The first two kernels check what each (unit, row) reads, leave its damage and keep the conv rows that were read;
+the other two write what follows from both. A program takes a tile of (unit, row) items with their positions and
+bytes.
 
-A block id outside the pool is masked off and counts as damage, `mix64(id) | 1`, instead of being touched.
+A block id outside the pool is masked off and counts as damage (`BAD_BLOCK`) instead of being touched.
 """
 
 from __future__ import annotations
@@ -13,20 +13,28 @@ from dataclasses import dataclass
 
 import numpy as np
 import triton
-
 from stalerow.kernels.device import Array, Backend
 from stalerow.kernels.forward import ForwardStep
 from stalerow.kernels.forward_plan import forward_plan
-from stalerow.kernels.forward_triton_kernels import read_kernel, write_kernel
+from stalerow.kernels.forward_triton_kernels import (
+    read_kv_kernel,
+    read_states_kernel,
+    write_kv_kernel,
+    write_states_kernel,
+)
 from stalerow.kernels.layout import Layout
 from stalerow.kernels.memory import BlockTables, Pool, SlotState
+
+MAX_BYTE_BLOCK = 64
+MIN_POSITIONS = 8
+"""Bounds of a program's tile: bytes of a row, and attention positions."""
 
 
 @dataclass(frozen=True)
 class _Units:
     """The plan's units on the device, recurrent ones first, and the tile sizes for them."""
 
-    columns: Array
+    fields: Array
     """int32 [units, 8], see `forward_triton_kernels`."""
     starts: Array
     salts: Array
@@ -73,57 +81,64 @@ class TritonForward:
         units: _Units,
     ) -> None:
         layout = pool.layout
-        rows = step.num_rows
-        columns = layout.num_drafts + 1
-        state_items = units.num_states * rows
-        kv_items = (units.num_units - units.num_states) * rows
-        state_byte_block = min(triton.next_power_of_2(units.state_bytes), 64)
-        kv_byte_block = min(triton.next_power_of_2(units.kv_bytes), 64)
-        state_rows = triton.next_power_of_2(max(layout.width, columns))
-        state_block = self._items(state_items, state_rows * state_byte_block)
-        kv_block = self._items(kv_items, 8 * kv_byte_block)
-        positions = max(8, self._budget // (kv_block * kv_byte_block))
-        positions = min(triton.next_power_of_2(step.hashes.shape[1]), positions)
-        state_programs = triton.cdiv(state_items, state_block)
-        grid = (state_programs + triton.cdiv(kv_items, kv_block),)
-        arguments = dict(
-            pool=pool.array,
-            page_bytes=layout.page_bytes,
-            num_blocks=layout.num_blocks,
-            unit_fields=units.columns,
-            unit_starts=units.starts,
-            unit_salts=units.salts,
-            state_indices=step.state_indices,
-            state_indices_rows=step.state_indices.shape[1],
-            table_ptrs=tables.gathered_ptrs,
-            table_row_stride=tables.row_stride,
-            idx_mapping=step.idx_mapping,
-            query_start_loc=step.query_start_loc,
-            seq_lens=step.seq_lens,
-            is_spec=step.is_spec,
-            num_accepted=slots.num_accepted,
-            hashes=step.hashes,
-            hashes_stride=step.hashes.stride(0),
-            activation_in=step.activation_in,
-            damage=damage,
-            kept=self._kept_rows(layout, rows, units),
-            num_rows=rows,
-            state_programs=state_programs,
-            NUM_STATES=units.num_states,
-            NUM_UNITS=units.num_units,
-            NUM_COLUMNS=columns,
-            WINDOW=layout.window,
-            STATE_BYTES=units.state_bytes,
-            KV_BYTES=units.kv_bytes,
-            STATE_ITEMS=state_block,
-            STATE_ROWS=state_rows,
-            STATE_BYTE_BLOCK=state_byte_block,
-            KV_ITEMS=kv_block,
-            KV_POSITIONS=positions,
-            KV_BYTE_BLOCK=kv_byte_block,
-        )
-        read_kernel[grid](**arguments)
-        write_kernel[grid](**arguments)
+        rows, columns = step.num_rows, layout.num_drafts + 1
+        common = {
+            "pool": pool.array,
+            "page_bytes": layout.page_bytes,
+            "num_blocks": layout.num_blocks,
+            "unit_fields": units.fields,
+            "unit_starts": units.starts,
+            "unit_salts": units.salts,
+            "idx_mapping": step.idx_mapping,
+            "query_start_loc": step.query_start_loc,
+            "seq_lens": step.seq_lens,
+            "is_spec": step.is_spec,
+            "hashes": step.hashes,
+            "hashes_stride": step.hashes.stride(0),
+            "damage": damage,
+            "num_rows": rows,
+            "NUM_STATES": units.num_states,
+            "NUM_UNITS": units.num_units,
+        }
+
+        window_rows = triton.next_power_of_2(max(layout.width, columns))
+        state_bytes = min(triton.next_power_of_2(units.state_bytes), MAX_BYTE_BLOCK)
+        state_items = self._items(units.num_states * rows, window_rows * state_bytes)
+        state_grid = (triton.cdiv(units.num_states * rows, state_items),)
+        states = {
+            "state_indices": step.state_indices,
+            "state_indices_rows": step.state_indices.shape[1],
+            "kept": self._kept_rows(layout, rows, units),
+            "NUM_COLUMNS": columns,
+            "WINDOW": layout.window,
+            "MAX_BYTES": units.state_bytes,
+            "ITEMS": state_items,
+            "ROWS": window_rows,
+            "BYTES": state_bytes,
+        }
+
+        kv_units = units.num_units - units.num_states
+        kv_bytes = min(triton.next_power_of_2(units.kv_bytes), MAX_BYTE_BLOCK)
+        kv_items = self._items(kv_units * rows, MIN_POSITIONS * kv_bytes)
+        kv_grid = (triton.cdiv(kv_units * rows, kv_items),)
+        positions = max(MIN_POSITIONS, self._budget // (kv_items * kv_bytes))
+        kv = {
+            "table_ptrs": tables.gathered_ptrs,
+            "table_row_stride": tables.row_stride,
+            "MAX_BYTES": units.kv_bytes,
+            "ITEMS": kv_items,
+            "POSITIONS": min(triton.next_power_of_2(step.hashes.shape[1]), positions),
+            "BYTES": kv_bytes,
+        }
+
+        if units.num_states:
+            read_states_kernel[state_grid](num_accepted=slots.num_accepted, **common, **states)
+        if kv_units:
+            read_kv_kernel[kv_grid](**common, **kv)
+        if units.num_states:
+            write_states_kernel[state_grid](activation_in=step.activation_in, **common, **states)
+        if kv_units:
+            write_kv_kernel[kv_grid](activation_in=step.activation_in, **common, **kv)
 
     def _items(self, items: int, elements: int) -> int:
         """Items per program: a power of two, as many as fit the budget."""
@@ -156,7 +171,7 @@ class TritonForward:
                 for i in range(cls.units.size)
             ]
             self._units[layout] = _Units(
-                columns=self._backend.from_host(np.array(fields, dtype=np.int32)),
+                fields=self._backend.from_host(np.array(fields, dtype=np.int32)),
                 starts=self._backend.from_host(np.concatenate([c.start for c in classes]).astype(np.int64)),
                 salts=self._backend.from_host(np.concatenate([c.salts for c in classes])),
                 num_states=plan.num_states,

@@ -26,8 +26,8 @@ def aligned_indices_kernel(
 
     Looked up by batch row in the gathered tables: padded rows have no slot, but zero rows (the null block).
     """
-    row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
-    length = tl.load(seq_lens + row, mask=row < num_rows_padded, other=1)
+    row = tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS)
+    length = tl.load(seq_lens + row, mask=row < num_rows_padded, other=1).to(tl.int64)
     first = tl.maximum((length - 1) // BLOCK_SIZE, 0)
     group = tl.arange(0, GROUPS)
     tables = tl.load(table_ptrs + group, mask=group < NUM_GROUPS, other=0).to(tl.pointer_type(tl.int32))

@@ -122,6 +122,10 @@ def operators(backend: Backend) -> Operators:
     """The operators that run on `backend`."""
     if backend.name == "numpy":
         return ReferenceOperators()
+    if backend.name == "triton-interpreter":
+        from stalerow.kernels.operators_interpreted import InterpretedOperators
+
+        return InterpretedOperators(backend)
     from stalerow.kernels.operators_triton import TritonOperators
 
     return TritonOperators(backend)

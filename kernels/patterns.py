@@ -72,7 +72,7 @@ def decode(row: HostArray, row_salt: int) -> tuple[int, int]:
 def torn(rows: HostArray, keys: HostArray) -> HostArray:
     """int64 [...]: 0 where the bytes past the key agree with it, else a nonzero digest of the differences.
 
-    The digest is `mix64(sum over differing bytes j >= 8 of (j + 1) * (1 + (byte ^ expected))) | 1`.
+    The digest is `GOLDEN * sum over differing bytes j >= 8 of (j + 1) * (1 + (byte ^ expected))`, wrapping.
     `rows` is uint8 [..., num_bytes], `keys` int64 [...].
     """
     num_bytes = rows.shape[-1]
@@ -83,9 +83,8 @@ def torn(rows: HostArray, keys: HostArray) -> HostArray:
     if not wrong.any():
         return np.zeros(keys.shape, dtype=np.int64)
     terms = np.where(wrong, wrong.astype(np.int64) + 1, 0) * np.arange(1, num_bytes + 1)
-    total = terms.sum(axis=-1)
-    digest = mix64(total.view(np.uint64)) | np.uint64(1)
-    return np.where(total, digest.view(np.int64), 0)
+    digest: HostArray = terms.sum(axis=-1) * signed(GOLDEN)
+    return digest
 
 
 def _words(keys: HostArray, count: int) -> HostArray:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import triton
 import triton.language as tl
-
 from stalerow.kernels.copy_triton import copy_state
 
 
@@ -44,31 +43,31 @@ def postprocess_kernel(
     `first = total - num_accepted + 1`. Every program of a slot reads the snapshot; one alone, (state 0, tile 0),
     writes `num_accepted = 1` where the column is the running one, so no program can see another's write.
     """
-    row = tl.program_id(0)
+    row = tl.program_id(0).to(tl.int64)
     state = tl.program_id(1)
-    tile = tl.program_id(2)
-    slot = row.to(tl.int64)
+    tile = tl.program_id(2).to(tl.int64)
+    slot = row
     if HAS_IDX_MAPPING:
         slot = tl.load(idx_mapping + row).to(tl.int64)
     if slot < 0:
         return
-    accepted = tl.load(num_accepted_snapshot + slot)
+    accepted = tl.load(num_accepted_snapshot + slot).to(tl.int64)
     if HAS_COUNTS:
-        scheduled = tl.load(counts_scheduled + slot) - tl.load(counts_drafts + slot)
+        scheduled = tl.load(counts_scheduled + slot).to(tl.int64) - tl.load(counts_drafts + slot)
         total = tl.load(counts_computed + slot) + scheduled + accepted - 1
     else:
-        total = tl.load(slot_num_computed + slot)
+        total = tl.load(slot_num_computed + slot).to(tl.int64)
     first = total - accepted + 1
     aligned = total // BLOCK_SIZE * BLOCK_SIZE
     if aligned < first:
         return
-    running = tl.load(state_idx + slot)
+    running = tl.load(state_idx + slot).to(tl.int64)
     target = aligned // BLOCK_SIZE - 1
     if (running == target) & (state == 0) & (tile == 0):
         tl.store(num_accepted + slot, 1)
     if (running == target) & (aligned == first):
         return
-    table_row = row.to(tl.int64)
+    table_row = row
     if ROW_IS_SLOT:
         table_row = slot
     copy_state(

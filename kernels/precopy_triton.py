@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import triton
 import triton.language as tl
-
 from stalerow.kernels.copy_triton import copy_state
 
 
@@ -37,17 +36,17 @@ def precopy_kernel(
     Nothing for a slot of -1, a fresh request (`src_col < 0`) or a column that did not move. The table row is the
     slot if `ROW_IS_SLOT`, else the batch row: the whole difference between vLLM 0.32 and 0.30.
     """
-    row = tl.program_id(0)
-    slot = row.to(tl.int64)
+    row = tl.program_id(0).to(tl.int64)
+    slot = row
     if HAS_IDX_MAPPING:
         slot = tl.load(idx_mapping + row).to(tl.int64)
     if slot < 0:
         return
-    source = tl.load(src_col + slot)
-    target = tl.load(state_idx + slot)
+    source = tl.load(src_col + slot).to(tl.int64)
+    target = tl.load(state_idx + slot).to(tl.int64)
     if (source < 0) | (source == target):
         return
-    table_row = row.to(tl.int64)
+    table_row = row
     if ROW_IS_SLOT:
         table_row = slot
     copy_state(
@@ -55,8 +54,8 @@ def precopy_kernel(
         table_row,
         source,
         target,
-        tl.load(src_off + slot),
-        tl.program_id(2),
+        tl.load(src_off + slot).to(tl.int64),
+        tl.program_id(2).to(tl.int64),
         table_ptrs,
         table_row_stride,
         state_base_addrs,

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from stalerow.kernels.align import AlignKernels, ReferenceAlign
 from stalerow.kernels.device import Backend, DeviceError, backend
-from stalerow.kernels.operators import Operators, ReferenceOperators
+from stalerow.kernels.operators import Operators, ReferenceOperators, operators
 
 ROW_IS_SLOT = {"req-idx": True, "batch-row": False}
 REFERENCE = "reference:"
@@ -49,9 +49,8 @@ def kernel_set(name: str, device: str = "auto") -> KernelSet:
     if name in ROW_IS_SLOT:
         chosen = backend(device)
         from stalerow.kernels.align_triton import TritonAlign
-        from stalerow.kernels.operators_triton import TritonOperators
 
-        return KernelSet(name, TritonAlign(ROW_IS_SLOT[name], chosen), TritonOperators(chosen), chosen)
+        return KernelSet(name, TritonAlign(ROW_IS_SLOT[name], chosen), operators(chosen), chosen)
     if _looks_external(name):
         from stalerow.kernels.external import load
 

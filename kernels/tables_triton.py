@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import triton
 import triton.language as tl
-
 from stalerow.kernels.device import Array
+from stalerow.kernels.jit import max_of
 from stalerow.kernels.memory import BlockTables
 
 MAX_ITEMS = 64
@@ -28,16 +28,16 @@ def apply_writes_kernel(
     COLUMNS: tl.constexpr,
 ):
     """`table[group][slot, start : start + len] = contents[cu_start:cu_end]`, `WRITES` writes per program."""
-    write = tl.program_id(0) * WRITES + tl.arange(0, WRITES)
+    write = tl.program_id(0).to(tl.int64) * WRITES + tl.arange(0, WRITES)
     live = write < num_writes
     table = tl.load(table_ptrs + tl.load(group_ids + write, mask=live, other=0), mask=live, other=0)
     slot = tl.load(slots + write, mask=live, other=0).to(tl.int64)
-    start = tl.load(starts + write, mask=live, other=0)
-    begin = tl.load(cu_lens + write - 1, mask=live & (write > 0), other=0)
-    length = tl.load(cu_lens + write, mask=live, other=0) - begin
+    start = tl.load(starts + write, mask=live, other=0).to(tl.int64)
+    begin = tl.load(cu_lens + write - 1, mask=live & (write > 0), other=0).to(tl.int64)
+    length = tl.load(cu_lens + write, mask=live, other=0).to(tl.int64) - begin
     row = table.to(tl.pointer_type(tl.int32)) + slot * row_stride
-    for first in range(0, tl.max(length, axis=0), COLUMNS):
-        i = first + tl.arange(0, COLUMNS)
+    for first in range(0, max_of(length), COLUMNS):
+        i = tl.arange(0, COLUMNS).to(tl.int64) + first
         column = start[:, None] + i[None, :]
         mask = (i[None, :] < length[:, None]) & (column < max_blocks)
         values = tl.load(contents + begin[:, None] + i[None, :], mask=mask)
@@ -63,20 +63,22 @@ def gather_kernel(
 
     A program takes `ITEMS` (group, row) pairs; columns from `nb` on keep what is there.
     """
-    item = tl.program_id(0) * ITEMS + tl.arange(0, ITEMS)
+    item = tl.program_id(0).to(tl.int64) * ITEMS + tl.arange(0, ITEMS)
     valid = item < NUM_GROUPS * num_rows_padded
     group = item // num_rows_padded
     row = item % num_rows_padded
     slot = tl.load(idx_mapping + row, mask=valid & (row < num_rows), other=-1).to(tl.int64)
-    count = tl.load(num_blocks + group * num_blocks_stride + slot, mask=valid & (slot >= 0), other=0)
+    count = tl.load(num_blocks + group * num_blocks_stride + slot, mask=valid & (slot >= 0), other=0).to(
+        tl.int64
+    )
     end = tl.minimum(tl.where(row >= num_rows, max_blocks, count), max_blocks)
     end = tl.where(valid, end, 0)
     source = tl.load(persistent_ptrs + group, mask=valid, other=0).to(tl.pointer_type(tl.int32))
     target = tl.load(gathered_ptrs + group, mask=valid, other=0).to(tl.pointer_type(tl.int32))
     source += slot * row_stride
-    target += row.to(tl.int64) * row_stride
-    for first in range(0, tl.max(end, axis=0), COLUMNS):
-        column = first + tl.arange(0, COLUMNS)
+    target += row * row_stride
+    for first in range(0, max_of(end), COLUMNS):
+        column = tl.arange(0, COLUMNS).to(tl.int64) + first
         mask = column[None, :] < end[:, None]
         blocks = tl.load(source[:, None] + column[None, :], mask=mask & (slot >= 0)[:, None], other=0)
         tl.store(target[:, None] + column[None, :], blocks, mask=mask)

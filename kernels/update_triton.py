@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import triton
 import triton.language as tl
-
 from stalerow.kernels.device import Array
+from stalerow.kernels.jit import max_of
 from stalerow.kernels.memory import SlotState
 
 ROWS = 32
@@ -32,18 +32,18 @@ def seed_slots_kernel(
     TOKENS: tl.constexpr,
 ):
     """Write each slot's seeds and `token_ids[slot, :total_len] = tokens[i, :total_len]`."""
-    i = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
+    i = tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS)
     slot = tl.load(slot_ids + i, mask=i < n, other=-1).to(tl.int64)
     live = slot >= 0
-    length = tl.load(new_total_len + i, mask=live, other=0)
+    length = tl.load(new_total_len + i, mask=live, other=0).to(tl.int64)
     tl.store(state_idx + slot, tl.load(new_state_idx + i, mask=live), mask=live)
     tl.store(num_accepted + slot, tl.load(new_num_accepted + i, mask=live), mask=live)
     tl.store(num_computed + slot, tl.load(new_num_computed + i, mask=live), mask=live)
     tl.store(total_len + slot, length, mask=live)
-    for first in range(0, tl.max(length, axis=0), TOKENS):
-        t = first + tl.arange(0, TOKENS)
+    for first in range(0, max_of(length), TOKENS):
+        t = tl.arange(0, TOKENS).to(tl.int64) + first
         mask = (t[None, :] < length[:, None]) & (t < max_model_len)[None, :]
-        values = tl.load(tokens + i.to(tl.int64)[:, None] * max_model_len + t[None, :], mask=mask)
+        values = tl.load(tokens + i[:, None] * max_model_len + t[None, :], mask=mask)
         tl.store(token_ids + slot[:, None] * max_model_len + t[None, :], values, mask=mask)
 
 
@@ -52,12 +52,12 @@ def seq_lens_kernel(
     idx_mapping, query_start_loc, num_computed, out, num_rows, num_rows_padded, ROWS: tl.constexpr
 ):
     """`out[row] = num_computed[slot] + query_len`, 0 without a slot."""
-    row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
+    row = tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS)
     slot = tl.load(idx_mapping + row, mask=row < num_rows, other=-1)
     live = slot >= 0
-    length = tl.load(num_computed + slot, mask=live, other=0)
-    length += tl.load(query_start_loc + row + 1, mask=live, other=0)
-    length -= tl.load(query_start_loc + row, mask=live, other=0)
+    length = tl.load(num_computed + slot, mask=live, other=0).to(tl.int64)
+    length += tl.load(query_start_loc + row + 1, mask=live, other=0).to(tl.int64)
+    length -= tl.load(query_start_loc + row, mask=live, other=0).to(tl.int64)
     tl.store(out + row, length, mask=row < num_rows_padded)
 
 
@@ -80,11 +80,11 @@ def post_update_kernel(
     SAMPLES: tl.constexpr,
 ):
     """`token_ids[slot, total_len:][:num_sampled] = sampled[row, :num_sampled]`, then the counts."""
-    row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
+    row = tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS)
     slot = tl.load(idx_mapping + row, mask=row < num_rows, other=-1)
     live = slot >= 0
-    count = tl.load(num_sampled + row, mask=live, other=0)
-    length = tl.load(total_len + slot, mask=live, other=0)
+    count = tl.load(num_sampled + row, mask=live, other=0).to(tl.int64)
+    length = tl.load(total_len + slot, mask=live, other=0).to(tl.int64)
     i = tl.arange(0, SAMPLES)
     column = length[:, None] + i[None, :]
     mask = (i[None, :] < count[:, None]) & (column < max_model_len)
@@ -95,23 +95,23 @@ def post_update_kernel(
     last = tl.load(sampled + row * sampled_stride + count - 1, mask=some)
     tl.store(last_token + slot, last, mask=some)
     tl.store(total_len + slot, length + count, mask=some)
-    delta = -tl.load(num_rejected + row, mask=live, other=0)
+    delta = -tl.load(num_rejected + row, mask=live, other=0).to(tl.int64)
     if HAS_QUERY_LEN:
-        delta += tl.load(query_start_loc + row + 1, mask=live, other=0)
-        delta -= tl.load(query_start_loc + row, mask=live, other=0)
-    computed = tl.load(num_computed + slot, mask=live, other=0)
+        delta += tl.load(query_start_loc + row + 1, mask=live, other=0).to(tl.int64)
+        delta -= tl.load(query_start_loc + row, mask=live, other=0).to(tl.int64)
+    computed = tl.load(num_computed + slot, mask=live, other=0).to(tl.int64)
     tl.store(num_computed + slot, computed + delta, mask=live)
 
 
 @triton.jit(do_not_specialize=["num_rows"])
 def advance_computed_kernel(idx_mapping, query_start_loc, num_computed, num_rows, ROWS: tl.constexpr):
     """`num_computed[slot] += query_len`."""
-    row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
+    row = tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS)
     slot = tl.load(idx_mapping + row, mask=row < num_rows, other=-1)
     live = slot >= 0
-    begin = tl.load(query_start_loc + row, mask=live, other=0)
-    end = tl.load(query_start_loc + row + 1, mask=live, other=0)
-    computed = tl.load(num_computed + slot, mask=live, other=0)
+    begin = tl.load(query_start_loc + row, mask=live, other=0).to(tl.int64)
+    end = tl.load(query_start_loc + row + 1, mask=live, other=0).to(tl.int64)
+    computed = tl.load(num_computed + slot, mask=live, other=0).to(tl.int64)
     tl.store(num_computed + slot, computed + end - begin, mask=live)
 
 
@@ -120,12 +120,12 @@ def set_accepted_kernel(
     idx_mapping, num_sampled, num_accepted, value, num_rows, HAS_SAMPLED: tl.constexpr, ROWS: tl.constexpr
 ):
     """`num_accepted[slot] = max(num_sampled[row], 1)`, or `max(value, 1)` for every row."""
-    row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
+    row = tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS)
     slot = tl.load(idx_mapping + row, mask=row < num_rows, other=-1)
     live = slot >= 0
-    count = tl.zeros((ROWS,), tl.int32) + value
+    count = tl.full((ROWS,), 0, tl.int32) + value
     if HAS_SAMPLED:
-        count = tl.load(num_sampled + row, mask=live, other=1)
+        count = tl.load(num_sampled + row, mask=live, other=1).to(tl.int64)
     tl.store(num_accepted + slot, tl.maximum(count, 1), mask=live)
 
 

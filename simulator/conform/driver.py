@@ -18,7 +18,8 @@ from typing import Any
 
 # The released packages must not find this folder's modules under their own imports' names.
 sys.path.insert(0, str(Path(__file__).parent))
-from driver_vllm import DEFAULTS, MODEL, Released, hide_unloadable_packages, import_vllm  # type: ignore[import-not-found]
+import driver_vllm  # type: ignore[import-not-found]
+from driver_vllm import DEFAULTS, MODEL, Released, hide_unloadable_packages, import_vllm
 
 sys.path = [entry for entry in sys.path if Path(entry or ".").resolve() != Path(__file__).resolve().parent]
 
@@ -270,19 +271,39 @@ def answer(api: Any, model_dir: str, line: str) -> dict[str, Any]:
         return {"error": traceback.format_exc()}
 
 
+def prepare_folder(folder: Path) -> None:
+    """Write the tiny model's config, and a sitecustomize for the helper processes that vLLM starts."""
+    (folder / "config.json").write_text(json.dumps(MODEL), encoding="utf-8")
+    setup = str(Path(driver_vllm.__file__).resolve())
+    (folder / "sitecustomize.py").write_text(
+        "import importlib.util\n"
+        f"spec = importlib.util.spec_from_file_location('driver_vllm', {setup!r})\n"
+        "module = importlib.util.module_from_spec(spec)\n"
+        "spec.loader.exec_module(module)\n"
+        "module.hide_unloadable_packages()\n",
+        encoding="utf-8",
+    )
+    paths = [str(folder), *filter(None, [os.environ.get("PYTHONPATH")])]
+    os.environ["PYTHONPATH"] = os.pathsep.join(paths)
+
+
 def main() -> None:
     # vLLM and its libraries may print: replies keep the real stdout to themselves.
     replies = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
-    os.environ.update(HF_HUB_OFFLINE="1", VLLM_USE_V2_MODEL_RUNNER="1", VLLM_LOGGING_LEVEL="ERROR")
-    hide_unloadable_packages()
-    api = import_vllm()
-    with tempfile.TemporaryDirectory() as model_dir:
-        with open(os.path.join(model_dir, "config.json"), "w", encoding="utf-8") as file:
-            json.dump(MODEL, file)
+    os.environ.update(
+        HF_HUB_OFFLINE="1",
+        VLLM_TARGET_DEVICE="cpu",
+        VLLM_USE_V2_MODEL_RUNNER="1",
+        VLLM_LOGGING_LEVEL="ERROR",
+    )
+    with tempfile.TemporaryDirectory() as folder:
+        prepare_folder(Path(folder))
+        hide_unloadable_packages()
+        api = import_vllm()
         print(json.dumps({"ready": api.version}), file=replies, flush=True)
         for line in sys.stdin:
-            print(json.dumps(answer(api, model_dir, line)), file=replies, flush=True)
+            print(json.dumps(answer(api, folder, line)), file=replies, flush=True)
 
 
 if __name__ == "__main__":

@@ -58,6 +58,8 @@ DEFAULTS = {
     "watermark": 0.0,
     "shared_prefix_ckpt": False,
     "disable_eagle_block_drop": False,
+    "lookahead_hashes": True,
+    "marks_draft_group": True,
     "asynchronous": True,
     "n_gdn": 6,
     "n_fa": 2,
@@ -65,6 +67,9 @@ DEFAULTS = {
     "accept_prob": 0.6,
     "steps": 400,
 }
+
+
+DRAFT_LAYER = "mtp.layers.0.self_attn.attn"
 
 
 def hide_unloadable_packages() -> None:
@@ -88,7 +93,7 @@ def import_vllm() -> Any:
     """What a run needs from vLLM; where releases moved a function, from wherever it is."""
     module = importlib.import_module
     # Validation refuses the V2 model runner where Triton has no backend; the scheduler needs none.
-    module("vllm.config.vllm").HAS_TRITON = True
+    vars(module("vllm.config.vllm"))["HAS_TRITON"] = True
     homes = [module("vllm.v1.core.kv_cache_utils")]
     if importlib.util.find_spec("vllm.v1.core.kv_cache_planning"):
         homes.append(module("vllm.v1.core.kv_cache_planning"))
@@ -163,6 +168,9 @@ class Released:
         )
         parallel = c.ParallelConfig(pipeline_parallel_size=o["P"])
         speculative = None
+        extra = {}
+        if "disable_lookahead_block_hashes" in inspect.signature(c.SpeculativeConfig).parameters:
+            extra["disable_lookahead_block_hashes"] = not o["lookahead_hashes"]
         if o["K"]:
             speculative = c.SpeculativeConfig(
                 method="mtp",
@@ -170,6 +178,7 @@ class Released:
                 target_model_config=model,
                 target_parallel_config=parallel,
                 disable_eagle_block_drop=o["disable_eagle_block_drop"],
+                **extra,
             )
         config = c.VllmConfig(
             model_config=model,
@@ -217,12 +226,17 @@ class Released:
                 layers[f"model.layers.{len(layers)}.linear_attn"] = recurrent(page)
             layers[f"model.layers.{len(layers)}.self_attn.attn"] = attention(page)
         if o["K"]:
-            # The drafter's layers register last; that is how its group is told.
-            layers["mtp.layers.0.self_attn.attn"] = attention(page)
+            layers[DRAFT_LAYER] = attention(page)
+        groups = api.get_kv_cache_groups(self.config, layers)
+        speculative = self.config.speculative_config
+        drops = speculative is not None and speculative.use_eagle_block_drop()
+        for group in groups:
+            # Releases tell the drafter's group by its place or by its layer specs; both come to this.
+            group.is_eagle_group = drops and o["marks_draft_group"] and DRAFT_LAYER in group.layer_names
         return api.interface.KVCacheConfig(
             num_blocks=o["num_blocks"],
             kv_cache_tensors=[],
-            kv_cache_groups=api.get_kv_cache_groups(self.config, layers),
+            kv_cache_groups=groups,
             prefix_cache_retention_interval=self.config.cache_config.prefix_cache_retention_interval,
         )
 

@@ -108,8 +108,14 @@ class LiveScheduler:
         if self._errors is None:
             return "nothing on stderr"
         self._errors.seek(0)
-        lines = self._errors.read().strip().splitlines()
-        return lines[-1] if lines else "nothing on stderr"
+        return _last_words(self._errors.read())
+
+
+def _last_words(text: str) -> str:
+    """The line of a traceback or log that says most."""
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    telling = [line for line in lines if not line.startswith("For further information")]
+    return telling[-1] if telling else "nothing"
 
 
 def conform_live(
@@ -125,7 +131,6 @@ def conform_live(
         try:
             trace = scheduler.run(options, workload)
         except LiveError as error:
-            words = str(error).splitlines()[-1]
-            yield Conformance(name, scheduler.version, 0, 0, 0, f"vLLM raised {words}")
+            yield Conformance(name, scheduler.version, 0, 0, 0, f"vLLM raised {_last_words(str(error))}")
             continue
         yield compare_trace(name, trace, profile_)

@@ -33,6 +33,7 @@ class TraceConfig(msgspec.Struct, frozen=True):
     watermark: float | None = None
     shared_prefix_ckpt: bool = False
     disable_eagle_block_drop: bool = False
+    lookahead_hashes: bool = True
     asynchronous: bool = True
 
 
@@ -79,6 +80,7 @@ class Meta(msgspec.Struct, frozen=True):
             watermark=c.watermark or 0.0,
             shared_prefix_checkpoint=c.shared_prefix_ckpt,
             drop_draft_block=not c.disable_eagle_block_drop,
+            lookahead_hashes=c.lookahead_hashes,
             async_scheduling=c.asynchronous,
         )
 

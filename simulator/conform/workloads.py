@@ -49,6 +49,8 @@ def _options(rng: random.Random) -> dict[str, Any]:
         "watermark": rng.choice((0.0, 0.0, 0.0, 0.05, 0.2)),
         "shared_prefix_ckpt": rng.random() < 0.3,
         "disable_eagle_block_drop": rng.random() < 0.1,
+        "lookahead_hashes": rng.random() < 0.8,
+        "marks_draft_group": rng.random() < 0.8,
         "asynchronous": rng.random() < 0.88,
         "accept_seed": rng.randrange(1000),
         "accept_prob": rng.choice((0.0, 0.3, 0.6, 0.9, 1.0)),

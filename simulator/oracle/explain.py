@@ -162,28 +162,37 @@ def _unchanged(judge: RankJudge, copy: StateCopy, before: np.ndarray, actual: np
 def _source(
     judge: RankJudge, layer: int, block: int, before: np.ndarray, actual: np.ndarray
 ) -> tuple[int, StateEntry, int] | None:
-    """(source block, state, bias) of whatever changed a page: a block whose bytes explain all the changed ones."""
-    changed = np.flatnonzero(actual[layer, block] != before[layer, block])
-    if not changed.size:
+    """(source block, state, bias) of what changed a page: a block that held the page's new bytes before the launch.
+
+    States of several groups overlap in a page, so the largest state that is explained wins; temporal ones first, since
+    they are copied whole.
+    """
+    changed = actual[layer, block] != before[layer, block]
+    if not changed.any():
         return None
-    for entry in judge.layout.states:
-        where = region(judge.layout, entry)
-        if entry.layer != layer or changed[0] < where.start or changed[-1] >= where.stop:
-            continue
-        now = actual[layer, block][where]
-        if not entry.conv_width:
-            same = (before[layer][:, where] == now).all(axis=1)
-            hits = np.flatnonzero(same)
-            if hits.size:
-                return int(hits[0]), entry, 0
-            continue
-        new = window(judge.layout, entry, now)
-        for bias in range(judge.layout.num_drafts + 1):
-            kept = entry.conv_width - bias
-            for candidate in range(judge.layout.num_blocks):
-                old = window(judge.layout, entry, before[layer, candidate][where])
-                if np.array_equal(new[:kept], old[bias:]):
-                    return candidate, entry, bias
+    entries = [e for e in judge.layout.states if e.layer == layer and changed[region(judge.layout, e)].any()]
+    for entry in sorted(entries, key=lambda e: (e.conv_width > 0, -e.data_bytes)):
+        found = _origin(judge, entry, block, before, actual)
+        if found is not None:
+            return found[0], entry, found[1]
+    return None
+
+
+def _origin(
+    judge: RankJudge, entry: StateEntry, block: int, before: np.ndarray, actual: np.ndarray
+) -> tuple[int, int] | None:
+    """(block, bias) whose state, shifted by bias rows, is what the page holds now."""
+    where = region(judge.layout, entry)
+    now = actual[entry.layer, block][where]
+    if not entry.conv_width:
+        hits = np.flatnonzero((before[entry.layer][:, where] == now).all(axis=1))
+        return (int(hits[0]), 0) if hits.size else None
+    new = window(judge.layout, entry, now)
+    for bias in range(judge.layout.num_drafts + 1):
+        for candidate in range(judge.layout.num_blocks):
+            old = window(judge.layout, entry, before[entry.layer, candidate][where])
+            if np.array_equal(new[: entry.conv_width - bias], old[bias:]):
+                return candidate, bias
     return None
 
 

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from stalerow.kernels.binding import Binder, Cache, EagerBinder
+from stalerow.kernels.binding import Cache
 from stalerow.kernels.memory import POISON, BlockTables, Pool, SlotState
 from stalerow.kernels.operators import ForwardStep
 from stalerow.kernels.sets import KernelSet
@@ -59,7 +59,7 @@ class Rank:
         self.block_size = self.layout.recurrent_block_size
         self.num_units = len(self.layout.states) + len(self.layout.attention_groups) * self.layout.layers
         self._allocate()
-        self.binder = self.make_binder()
+        self.binder = policy.binder(self)
         self.gathered_step: int | None = None
         self.harness: Harness
         self.arriving: Any = None
@@ -80,10 +80,6 @@ class Rank:
             (len(layout.recurrent_groups), self.max_reqs, self.pipeline.drafts + 1), "int32"
         )
         self.seq_lens = backend.alloc((self.max_reqs,), "int32")
-
-    def make_binder(self) -> Binder:
-        """Bind the copy kernels to this rank's cache."""
-        return EagerBinder(self.backend, self.align.reads_slot_tables)
 
     def host_step(self) -> None:
         """Take the next engine step from the inbox and enqueue its operations."""
@@ -125,7 +121,7 @@ class Rank:
         ready: Callable[[], bool] | None = None,
         **about: Any,
     ) -> None:
-        self.queue.push(Operation(kind, step, run, ready, about))
+        self.policy.enqueue(self.queue, Operation(kind, step, run, ready, about))
 
     def device(self, values: Sequence[int] | np.ndarray, dtype: str) -> Any:
         """A new device array holding `values` (a stream-ordered copy: safe against host lag)."""

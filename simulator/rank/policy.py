@@ -5,25 +5,48 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from stalerow.kernels.binding import Binder, EagerBinder
+
 if TYPE_CHECKING:
     from stalerow.simulator.engine.step import NewRequest, Step
+    from stalerow.simulator.rank.base import Rank
+    from stalerow.simulator.rank.device import DeviceQueue, Operation
     from stalerow.simulator.rank.ring import RingEntry
+    from stalerow.simulator.rank.v2 import RankV2
     from stalerow.simulator.schedule import Schedule
 
 
 class RankPolicy:
-    """Decisions of a correct worker."""
+    """Decisions of a correct worker. One object per rank.
+
+    phases: what the host does with a step before it builds the batch, in order (methods of `RankV2`).
+    zero_padding: whether the gather zeroes the rows past the batch.
+    late_postprocess: whether the boundary copies of an output wait until the next batch has been launched.
+    """
 
     phases: Sequence[str] = ("consume", "free", "admit", "update", "apply")
     zero_padding = True
+    late_postprocess = False
 
     def __init__(self, schedule: Schedule) -> None:
         self.schedule = schedule
+
+    def binder(self, rank: Rank) -> Binder:
+        """What binds the copy kernels to the rank's cache, made once when the rank starts (vLLM #57807)."""
+        return EagerBinder(rank.backend, rank.align.reads_slot_tables)
+
+    def enqueue(self, queue: DeviceQueue, operation: Operation) -> None:
+        """Put an operation on the rank's main stream: behind everything queued before (vLLM #45357)."""
+        queue.push(operation)
+
+    def ring_depth(self, pipeline_parallel_size: int) -> int:
+        """Steps after which a non-last rank consumes an output."""
+        return pipeline_parallel_size
 
     def staging_depth(self, steps_in_flight: int) -> int:
         """Buffers per staging pool: at least the number of steps in flight."""
@@ -32,6 +55,9 @@ class RankPolicy:
     def free_order(self, requests: Collection[str]) -> list[str]:
         """Order in which the slots of finished and preempted requests go back to the free list."""
         return sorted(requests)
+
+    def leaving(self, rank: RankV2, slots: Mapping[str, int]) -> None:
+        """The device reaches the point where requests (by id) give up their slots: nothing of them is kept."""
 
     def seed_column(self, new: NewRequest, block_size: int) -> int:
         """Running column at admission, in mamba blocks; -1 for a fresh request (vLLM #53142)."""
@@ -59,6 +85,9 @@ class RankPolicy:
         could not take the placeholders back. Releases 0.32 and 0.33 test the first condition only.
         """
         return (num_computed > 0) | (num_drafts > 0)
+
+    def idle_step(self, rank: RankV2, step: Step) -> None:
+        """A step without rows: other ranks of a data-parallel group may need a dummy run, which writes no state."""
 
     def padded_rows(self, num_rows: int, uniform_decode: bool) -> int:
         """Rows of the captured decode graph that a uniform decode batch runs in."""

@@ -22,13 +22,14 @@ class RankV2(Rank):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.slot_table = SlotTable(self.limits.max_num_seqs)
-        self.ring = None if self.is_last else DeferredRing(self.pipeline.pp)
+        self.ring = None if self.is_last else DeferredRing(self.policy.ring_depth(self.pipeline.pp))
         groups = len(self.layout.groups)
         self.block_counts = np.zeros((groups, self.max_reqs), dtype=np.int32)
         self.computed = np.zeros(self.max_reqs, dtype=np.int64)
         self.prefill_len = np.zeros(self.max_reqs, dtype=np.int64)
         self.length_cap = np.zeros(self.max_reqs, dtype=np.int64)
         self._writes: list[tuple[int, int, int, tuple[int, ...]]] = []
+        self._late: list[Operation] = []
 
     def slot_index(self, request: str) -> int | None:
         return self.slot_table.slot_of.get(request)
@@ -37,8 +38,13 @@ class RankV2(Rank):
         step = self.inbox.popleft()
         for phase in self.policy.phases:
             getattr(self, phase)(step)
+        late, self._late = self._late, []
         if step.rows:
             self.run_batch(step, self.build_batch(step))
+        else:
+            self.policy.idle_step(self, step)
+        for operation in late:
+            self.policy.enqueue(self.queue, operation)
 
     def consume(self, step: Step) -> None:
         """Take the output of step n - P off the ring: bookkeeping and postprocess with that step's mapping."""
@@ -83,12 +89,19 @@ class RankV2(Rank):
             self.align.postprocess(self.slots, binding, idx_mapping, num_rows, self.block_size, None)
 
         self.push("post_update", during, bookkeeping, ready, of=of, kept=kept)
-        self.push("postprocess", during, postprocess, None, of=of, kept=kept, rows=requests)
+        about = {"of": of, "kept": kept, "rows": requests}
+        if self.policy.late_postprocess:
+            self._late.append(Operation("postprocess", during, postprocess, None, about))
+        else:
+            self.push("postprocess", during, postprocess, **about)
 
     def free(self, step: Step) -> None:
+        left = {}
         for request in self.policy.free_order({*step.finished, *step.preempted}):
-            self.slot_table.release(request, step.number)
-        self.push("free", step.number, lambda: None, taken=step)
+            slot = self.slot_table.release(request, step.number)
+            if slot is not None:
+                left[request] = slot
+        self.push("free", step.number, lambda: self.policy.leaving(self, left), taken=step)
 
     def admit(self, step: Step) -> None:
         seeds = []
@@ -117,14 +130,14 @@ class RankV2(Rank):
         tokens = np.zeros((len(seeds), width), dtype=np.int32)
         for i, (_, new) in enumerate(seeds):
             tokens[i, : len(new.prefill_token_ids)] = new.prefill_token_ids
-        columns = self.device([self.policy.seed_column(new, self.block_size) for _, new in seeds], "int32")
-        accepted = [self.policy.seed_accepted(new) for _, new in seeds]
         reads = [stage("seed_slots", slots), stage("seed_computed", computed), stage("seed_total", total)]
         token_array, count = self.device(tokens, "int32"), len(seeds)
 
         def run() -> None:
             where, counts, totals = (self.device(read(), "int32") for read in reads)
+            columns = self.device([self.policy.seed_column(new, self.block_size) for _, new in seeds], "int32")
             known = self.backend.to_host(self.slots.num_accepted)
+            accepted = [self.policy.seed_accepted(new) for _, new in seeds]
             values = [known[s] if a is None else a for s, a in zip(slots, accepted)]
             self.ops.seed_slots(
                 self.slots, where, columns, self.device(values, "int32"), counts, totals, token_array, count

@@ -1,0 +1,61 @@
+"""Run the same schedules through two or more kernel sets and show, side by side, what crosses between requests."""
+
+from __future__ import annotations
+
+import argparse
+
+from stalerow.simulator.commands.options import add_device, add_jobs, job_count, positive, seed_range
+
+TRITON_SEEDS = range(0, 10)
+REFERENCE_SEEDS = range(0, 100)
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--kernels",
+        nargs="+",
+        default=["batch-row", "req-idx"],
+        metavar="SET",
+        help="kernel sets: req-idx, batch-row, reference:req-idx, reference:batch-row, a release (vllm==X), a path",
+    )
+    parser.add_argument("--pp", nargs="+", type=positive, default=[1, 2, 4], metavar="P", help="pipeline sizes")
+    parser.add_argument("--runner", nargs="+", choices=("v1", "v2"), default=["v2", "v1"], help="model runners")
+    parser.add_argument(
+        "--seeds", type=seed_range, default=None, metavar="A:B", help="seeds A to B-1 (default: 0:10, 0:100 for references)"
+    )
+    parser.add_argument("--json", metavar="FILE", default=None, help="write the table to FILE")
+    add_jobs(parser)
+    add_device(parser)
+
+
+def execute(args: argparse.Namespace) -> int:
+    from stalerow.kernels.sets import kernel_set
+    from stalerow.simulator.compare import Row, Setting, results
+    from stalerow.simulator.draw.progress import progress
+    from stalerow.simulator.draw.results import print_comparison
+
+    for name in args.kernels:
+        kernel_set(name, "auto" if name.startswith("reference:") else args.device)
+    triton = any(not k.startswith("reference:") for k in args.kernels)
+    seeds = args.seeds or (TRITON_SEEDS if triton else REFERENCE_SEEDS)
+    settings = [Setting(k, pp, runner) for runner in args.runner for pp in args.pp for k in args.kernels]
+    rows = {s: Row(s.kernels, s.pp, s.runner, kinds={}, marks={}, ranks={}) for s in settings}
+    jobs = job_count(args.jobs)
+    with progress(f"{len(seeds)} schedules a setting, {jobs} jobs", len(seeds) * len(settings)) as advance:
+        for result in results(settings, seeds, args.device, jobs):
+            rows[result.setting].add(result)
+            advance()
+    table = list(rows.values())
+    print_comparison(table, args.device)
+    if args.json:
+        _write(args.json, table, seeds)
+    return 1 if any(row.violating for row in table) else 0
+
+
+def _write(path: str, table: list, seeds: range) -> None:  # type: ignore[type-arg]
+    import msgspec
+
+    from stalerow.simulator.schedule import write_beside
+
+    data = {"rows": table, "seeds": [seeds.start, seeds.stop]}
+    write_beside(path, msgspec.json.format(msgspec.json.encode(data), indent=2) + b"\n")

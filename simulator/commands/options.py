@@ -1,0 +1,59 @@
+"""Options that several subcommands share, and how their values are read."""
+
+from __future__ import annotations
+
+import argparse
+import re
+
+from stalerow.simulator.errors import UsageError
+
+
+def add_device(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--device",
+        choices=("auto", "cpu", "cuda"),
+        default="auto",
+        help="where Triton kernels run: compiled on CUDA, or interpreted on the CPU (default: %(default)s)",
+    )
+
+
+def add_jobs(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--jobs", type=positive, default=None, metavar="J", help="worker processes (default: one per core)"
+    )
+
+
+def positive(text: str) -> int:
+    """An integer of at least 1, for argparse."""
+    if not re.fullmatch(r"\d+", text) or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a count: give an integer of at least 1")
+    return int(text)
+
+
+def seed_range(text: str) -> range:
+    """'A:B' as the seeds A..B-1, for argparse."""
+    match = re.fullmatch(r"(\d+):(\d+)", text)
+    if not match or int(match[1]) >= int(match[2]):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a range of seeds: give A:B with A < B, for seeds A to B-1")
+    return range(int(match[1]), int(match[2]))
+
+
+def job_count(jobs: int | None) -> int:
+    """The number of worker processes: as asked, else one per usable core."""
+    import os
+
+    if jobs is not None:
+        return jobs
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def schedule_source(text: str, pp: int | None = None, runner: str | None = None):  # type: ignore[no-untyped-def]
+    """A schedule from a seed or from a file, as `run` and `replay` take it."""
+    from stalerow.simulator.generate import from_seed
+    from stalerow.simulator.schedule import load
+
+    if re.fullmatch(r"\d+", text):
+        return from_seed(int(text), pp, runner)  # type: ignore[arg-type]
+    if pp is not None or runner is not None:
+        raise UsageError(f"--pp and --runner apply to seeds; {text} is a file and says both itself")
+    return load(text)

@@ -1,0 +1,140 @@
+"""The same schedules through several kernel sets, side by side: one row per setting and kernel set.
+
+Tasks are single runs, spread over worker processes; results come back small and are summed here, so the order in which
+they finish does not matter.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
+from dataclasses import dataclass
+from multiprocessing import get_context
+from typing import NamedTuple
+
+import msgspec
+
+from stalerow.simulator.errors import InternalError
+
+CHUNK = 8
+
+
+class Setting(NamedTuple):
+    """One row of the table."""
+
+    kernels: str
+    pp: int
+    runner: str
+
+
+class First(msgspec.Struct, frozen=True):
+    """The violating schedule with the lowest seed."""
+
+    seed: int
+    kind: str
+    rank: int
+    launch: str
+    deferred: bool
+    explanation: str
+
+
+class Row(msgspec.Struct):
+    """Sums over the schedules of one setting; `kinds` counts each schedule's first violation."""
+
+    kernels: str
+    pp: int
+    runner: str
+    schedules: int = 0
+    violating: int = 0
+    kinds: dict[str, int] = {}
+    marks: dict[str, int] = {}
+    ranks: dict[str, int] = {}
+    first: First | None = None
+
+    def add(self, result: Result) -> None:
+        self.schedules += 1
+        for name, count in result.marks.items():
+            self.marks[name] = self.marks.get(name, 0) + count
+        if result.first is None:
+            return
+        self.violating += 1
+        kind, rank = result.first.kind, str(result.first.rank)
+        self.kinds[kind] = self.kinds.get(kind, 0) + 1
+        self.ranks[rank] = self.ranks.get(rank, 0) + 1
+        if self.first is None or result.first.seed < self.first.seed:
+            self.first = result.first
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """What one run sends back."""
+
+    setting: Setting
+    seed: int
+    digest: str
+    marks: dict[str, int]
+    first: First | None
+
+
+def run_seeds(setting: Setting, seeds: Sequence[int], device: str) -> list[Result]:
+    """Run a few seeds in this process. The kernel set is made once per process and name."""
+    return [_run_one(setting, seed, device) for seed in seeds]
+
+
+def _run_one(setting: Setting, seed: int, device: str) -> Result:
+    from stalerow.simulator.generate import from_seed
+    from stalerow.simulator.run import run
+
+    schedule = from_seed(seed, setting.pp, setting.runner)  # type: ignore[arg-type]
+    outcome = run(schedule, _kernel_set(setting.kernels, device))
+    first = None
+    if outcome.violations:
+        v = outcome.violations[0]
+        first = First(seed, v.kind, v.rank, v.launch, v.deferred, v.explanation)
+    return Result(setting, seed, outcome.digest, outcome.marks, first)
+
+
+_kernel_sets: dict[tuple[str, str], object] = {}
+
+
+def _kernel_set(name: str, device: str):  # type: ignore[no-untyped-def]
+    from stalerow.kernels.sets import kernel_set
+
+    if name.startswith("reference:"):
+        device = "auto"
+    if (name, device) not in _kernel_sets:
+        _kernel_sets[name, device] = kernel_set(name, device)
+    return _kernel_sets[name, device]
+
+
+def results(
+    settings: Sequence[Setting], seeds: Sequence[int], device: str = "auto", jobs: int = 1
+) -> Iterator[Result]:
+    """Results of every setting and seed, in the order in which they finish."""
+    tasks = [
+        (setting, seeds[i : i + CHUNK]) for i in range(0, len(seeds), CHUNK) for setting in settings
+    ]
+    tasks = [(s, part) for s, chunk in tasks for part in _split(s, chunk)]
+    if jobs == 1:
+        for setting, part in tasks:
+            yield from run_seeds(setting, part, device)
+        return
+    with ProcessPoolExecutor(jobs, mp_context=get_context("spawn")) as pool:
+        waiting = {pool.submit(run_seeds, s, part, device): (s, part) for s, part in tasks}
+        try:
+            for done in as_completed(waiting):
+                yield from done.result()
+        except BrokenProcessPool:
+            raise InternalError(
+                "a worker process died, most likely of a wild copy; 'stalerow fuzz' with the same kernels finds the seed"
+            ) from None
+        finally:
+            pool.shutdown(wait=False, cancel_futures=True)
+
+
+def _split(setting: Setting, chunk: Sequence[int]) -> list[Sequence[int]]:
+    """Interpreted runs are slow enough to be tasks of their own."""
+    if setting.kernels.startswith("reference:"):
+        return [chunk]
+    return [chunk[i : i + 1] for i in range(len(chunk))]

@@ -1,0 +1,70 @@
+"""A line per event of a run: what the engine scheduled and processed, what each host enqueued and each device did."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from rich.console import Console
+
+from stalerow.simulator.engine.step import Step
+from stalerow.simulator.rank.device import Operation
+
+if TYPE_CHECKING:
+    from stalerow.simulator.loop import Simulation
+
+QUIET = ("block_counts", "preprocess", "indices", "advance", "seed", "free")
+
+
+class EventPrinter:
+    """An observer that prints events as they happen; bookkeeping launches are left out."""
+
+    def __init__(self, out: Console) -> None:
+        self._out = out
+        self._found = 0
+
+    def __call__(self, simulation: Simulation, actor: str, done: Operation | Step | None) -> None:
+        line = self._line(simulation, actor, done)
+        if line:
+            self._out.print(line, markup=False, soft_wrap=True)
+        for violation in simulation.found[self._found :]:
+            self._out.print(f"{'':10}!! {violation.kind}: {violation.explanation}", markup=False, soft_wrap=True)
+        self._found = len(simulation.found)
+
+    def _line(self, simulation: Simulation, actor: str, done: Operation | Step | None) -> str:
+        if isinstance(done, Step):
+            return f"{actor:<10}schedules step {done.number}: {_step(done)}"
+        if done is None:
+            return ""
+        if done.kind in QUIET:
+            return ""
+        return f"{actor:<10}step {done.step}: {_operation(simulation, done)}"
+
+
+def _step(step: Step) -> str:
+    rows = [
+        f"{r.request}[{r.num_computed_tokens}+{r.num_tokens}{f'd{r.num_drafts}' if r.num_drafts else ''}]"
+        for r in step.rows
+    ]
+    notes = [f"new {n.request} hit {n.num_computed_tokens} blocks {_lists(n.block_ids)}" for n in step.new]
+    notes += [f"{c.request} + {_lists(c.new_block_ids)}" for c in step.cached if c.new_block_ids]
+    for name, ids in (("finished", step.finished), ("preempted", step.preempted)):
+        if ids:
+            notes.append(f"{name} {', '.join(ids)}")
+    return " ".join(rows) + (f" ({'; '.join(notes)})" if notes else "") or "empty"
+
+
+def _lists(ids) -> str:  # type: ignore[no-untyped-def]
+    return " / ".join(",".join(map(str, group)) or "-" for group in ids)
+
+
+def _operation(simulation: Simulation, done: Operation) -> str:
+    about = done.about
+    if done.kind == "gather":
+        return "gather " + ", ".join(f"row {i} {r}" for i, r in enumerate(about["batch"].requests))
+    if "of" in about:
+        return f"{done.kind} of step {about['of']} for {', '.join(about.get('kept', about.get('rows', ())))}"
+    if done.kind == "forward":
+        return "forward " + ", ".join(about["batch"].requests)
+    if "blocks" in about:
+        return f"{done.kind} blocks {', '.join(map(str, about['blocks']))}"
+    return done.kind

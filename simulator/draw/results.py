@@ -1,0 +1,56 @@
+"""Tables of results for the terminal; plain text where there is no terminal."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from collections.abc import Sequence
+
+from rich import box
+from rich.console import Console
+from rich.table import Table
+
+from stalerow.simulator.compare import Row
+
+PLAIN_WIDTH = 110
+
+
+def console() -> Console:
+    """Standard output; a fixed width where it is not a terminal."""
+    if sys.stdout.isatty():
+        return Console(width=max(shutil.get_terminal_size().columns, 60), highlight=False)
+    return Console(width=PLAIN_WIDTH, highlight=False)
+
+
+def print_comparison(rows: Sequence[Row], device: str) -> None:
+    """The table, the first violation's drawing, and the command that replays it."""
+    out = console()
+    table = Table(box=box.SIMPLE_HEAD)
+    for name in ("kernels", "runner", "PP"):
+        table.add_column(name, no_wrap=True)
+    table.add_column("schedules", justify="right")
+    table.add_column("violating", justify="right")
+    table.add_column("first violation of each, by kind")
+    for row in rows:
+        kinds = ", ".join(f"{k} {n}" for k, n in sorted(row.kinds.items(), key=lambda i: -i[1])) or "-"
+        style = "red" if row.violating else ""
+        table.add_row(row.kernels, row.runner, str(row.pp), str(row.schedules), str(row.violating), kinds, style=style)
+    out.print(table)
+    failing = [row for row in rows if row.first is not None]
+    if not failing:
+        out.print("no state crossed requests")
+        return
+    _print_first(out, min(failing, key=lambda r: (r.pp, r.first.seed if r.first else 0)), device)
+
+
+def _print_first(out: Console, row: Row, device: str) -> None:
+    from stalerow.kernels.sets import kernel_set
+    from stalerow.simulator.draw.timeline import draw_failure
+    from stalerow.simulator.generate import from_seed
+
+    assert row.first is not None
+    schedule = from_seed(row.first.seed, row.pp, row.runner)  # type: ignore[arg-type]
+    device = "auto" if row.kernels.startswith("reference:") else device
+    out.print(draw_failure(schedule, kernel_set(row.kernels, device), width=min(out.width, 100)), markup=False)
+    command = f"stalerow run {row.first.seed} --pp {row.pp} --runner {row.runner} --kernels {row.kernels}"
+    out.print(f"run it again, event by event: {command}", markup=False, soft_wrap=True)
