@@ -21,8 +21,7 @@ __all__ = ["AlignKernels", "ReferenceAlign", "StepCounts"]
 
 
 class AlignKernels(Protocol):
-    """The state-copy kernels of vLLM's `mamba_cache_mode="align"`. Array shapes are those of the
-    references."""
+    """The state-copy kernels of vLLM's `mamba_cache_mode="align"`. Array shapes are those of the references."""
 
     name: str
     reads_slot_tables: bool
@@ -71,9 +70,7 @@ class ReferenceAlign:
     ) -> None:
         preprocess(slots, idx_mapping, query_start_loc, num_rows, block_size)
 
-    def precopy(
-        self, slots: SlotState, binding: Binding, idx_mapping: HostArray | None, num_rows: int
-    ) -> None:
+    def precopy(self, slots: SlotState, binding: Binding, idx_mapping: HostArray | None, num_rows: int) -> None:
         precopy(slots, binding, idx_mapping, num_rows, self.reads_slot_tables)
 
     def postprocess(

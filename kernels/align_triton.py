@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 import triton
+
 from stalerow.kernels.binding import Binding
 from stalerow.kernels.device import Array, Backend
 from stalerow.kernels.indices_triton import aligned_indices_kernel
@@ -23,9 +24,10 @@ ROWS = 32
 
 
 class TritonAlign:
-    """`AlignKernels` on Triton. `tiles` splits every temporal copy: 16 on CUDA (what fills a large GPU with few
+    """`AlignKernels` on Triton.
 
-    requests), 1 in the interpreter, where every program costs time and nothing runs in parallel.
+    `tiles` splits every temporal copy: 16 on CUDA, which fills a large GPU with few requests, and 1 in the
+    interpreter, where every program costs time and nothing runs in parallel.
     """
 
     def __init__(self, row_is_slot: bool, backend: Backend, tiles: int | None = None) -> None:

@@ -13,6 +13,7 @@ from functools import cached_property
 from typing import NamedTuple, Protocol
 
 import numpy as np
+
 from stalerow.kernels.device import Array, Backend, as_int64
 from stalerow.kernels.layout import Layout, StateEntry
 from stalerow.kernels.memory import BlockTables, Pool, addresses
@@ -165,8 +166,7 @@ class Binder(Protocol):
 
 
 class EagerBinder:
-    """Binds each cache when it becomes current (vLLM 0.32 and later): the binding is always the cache's
-    own."""
+    """Binds each cache when it becomes current (vLLM 0.32 and later): the binding is always the cache's own."""
 
     def __init__(self, backend: Backend, reads_slot_tables: bool) -> None:
         self._backend = backend

@@ -7,6 +7,7 @@ Block ids come from a step's scheduler output; a page is changed in every layer 
 from __future__ import annotations
 
 import numpy as np
+
 from stalerow.kernels.device import HostArray
 from stalerow.kernels.memory import OutOfBounds, Pool
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import triton
 import triton.language as tl
+
 from stalerow.kernels.device import Array
 from stalerow.kernels.memory import Pool
 

@@ -10,9 +10,7 @@ from stalerow.kernels.binding import Binding, HostState
 from stalerow.kernels.memory import OutOfBounds
 
 
-def copy_state(
-    binding: Binding, state: HostState, table_row: int, src_col: int, dst_col: int, bias: int
-) -> None:
+def copy_state(binding: Binding, state: HostState, table_row: int, src_col: int, dst_col: int, bias: int) -> None:
     """Copy one state of the table row from `src_col` to `dst_col`, `bias` accepted drafts further on.
 
     With `row = copy_tables[state.group_index][table_row]` and `block(i)` the state's data in page `i`:
@@ -34,6 +32,8 @@ def copy_state(
 
     source = _data_start(binding, state, table_row, src_col)
     target = _data_start(binding, state, table_row, dst_col)
+    if bias < 0:
+        raise OutOfBounds("conv window", table_row, bias, None, state.conv_width)
     kept = state.conv_width - bias
     if kept <= 0:
         return
@@ -54,9 +54,7 @@ def _data_start(binding: Binding, state: HostState, table_row: int, column: int)
     table = binding.copy_tables[state.group_index]
     layout = binding.layout
     if not 0 <= column < binding.table_row_stride:
-        raise OutOfBounds(
-            f"block_table[{state.group_index}]", table_row, column, None, binding.table_row_stride
-        )
+        raise OutOfBounds(f"block_table[{state.group_index}]", table_row, column, None, binding.table_row_stride)
     block = int(table.item(table_row, column))
     if not 0 <= block < layout.num_blocks:
         raise OutOfBounds(f"block_table[{state.group_index}]", table_row, column, block, layout.num_blocks)

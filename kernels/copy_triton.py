@@ -8,6 +8,7 @@ arrays of a `Binding`. Block ids are widened before they meet a stride, and addr
 from __future__ import annotations
 
 import triton.language as tl
+
 from stalerow.kernels.jit import device_function
 
 
@@ -40,7 +41,8 @@ def copy_state(
     * temporal: `block(row[dst_col])[:] = block(row[src_col + bias])[:]`, split over `TILES` programs;
     * conv: `block(row[dst_col])[: width - bias] = block(row[src_col])[bias:width]`, by tile 0 alone.
 
-    `COPY_BLOCK` is in 8-byte words, `WIDTH_BLOCK` covers a window's rows, `ROW_BLOCK` is bytes of a row at once.
+    `COPY_BLOCK` is in 8-byte words, `WIDTH_BLOCK` covers a window's rows, `ROW_BLOCK` is bytes of a row at
+    once.
     """
     base = tl.load(state_base_addrs + state)
     stride = tl.load(state_block_strides + state)
@@ -94,9 +96,10 @@ def _copy_window(
 ):
     """`dst[token, j] = src[token, j]` for all tokens of a window, `ROW_BLOCK` bytes `j` of every row at a time.
 
-    Byte `j` of a token is at `j // elem * row_stride + j % elem`. Source and destination may be the same window,
-    shifted: all bytes of a chunk are loaded before the barrier and stored after it, and chunks share no bytes, so
-    the copy is memmove-safe in whatever order the lanes run. Bytes are copied one by one, so any alignment will do.
+    Byte `j` of a token is at `j // elem * row_stride + j % elem`. Source and destination may be the same
+    window, shifted: all bytes of a chunk are loaded before the barrier and stored after it, and chunks share
+    no bytes, so the copy is memmove-safe in whatever order the lanes run. Bytes are copied one by one, so any
+    alignment will do.
     """
     token = tl.arange(0, WIDTH_BLOCK).to(tl.int64)
     for first in range(0, row_bytes, ROW_BLOCK):
@@ -112,9 +115,9 @@ def _copy_window(
 def _copy_bytes(src, dst, size, tile, TILES: tl.constexpr, COPY_BLOCK: tl.constexpr):
     """This tile's share of `dst[:size] = src[:size]`; the ranges are disjoint or identical.
 
-    Where both addresses have the same remainder modulo 8, the aligned middle goes word by word and tile 0 adds
-    the up to 7 bytes at either end; else everything goes byte by byte, because a misaligned 64-bit access is an
-    error on some GPUs.
+    Where both addresses have the same remainder modulo 8, the aligned middle goes word by word and tile 0
+    adds the up to 7 bytes at either end; else everything goes byte by byte, because a misaligned 64-bit
+    access is an error on some GPUs.
     """
     lane = tl.arange(0, COPY_BLOCK).to(tl.int64)
     if ((src ^ dst) & 7) == 0:

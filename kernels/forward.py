@@ -1,5 +1,4 @@
-"""The stand-in forward: reads what a model would read, says whether it was right, writes what follows.
-Reference.
+"""The stand-in forward: reads what a model would read, says whether it was right, writes what follows. Reference.
 
 Instead of mathematics it handles identity (`patterns`): `hashes[row, t]` names the state after exactly `t`
 tokens of the row's request. A read that finds anything else is *damage*; damage goes into everything the row
@@ -16,8 +15,10 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
+
 from stalerow.kernels.device import Array, HostArray
 from stalerow.kernels.forward_plan import UnitClass, forward_plan
+from stalerow.kernels.forward_spans import KvSpans, takes_spans
 from stalerow.kernels.memory import BlockTables, OutOfBounds, Pool, SlotState
 from stalerow.kernels.patterns import GOLDEN, pattern, signed, torn
 from stalerow.kernels.update import live_rows
@@ -65,8 +66,7 @@ def forward(
     damage: HostArray,
     activation_out: HostArray,
 ) -> None:
-    """One forward of every layer. `damage` int64 [rows, units] (`forward_plan`), `activation_out` int64
-    [rows].
+    """One forward of every layer. `damage` int64 [rows, units] (`forward_plan`), `activation_out` int64 [rows].
 
     With `E` the damage of a unit and `carried = activation_in + E * GOLDEN` (wrapping):
 
@@ -83,8 +83,8 @@ def forward(
     plus the row's damages. Rows without a slot or tokens only pass the activation on. Rows past `num_rows`
     likewise.
 
-    Raises OutOfBounds for a wrong block id or column before anything is touched, ValueError if a row has more
-    tokens than `hashes` or, on a spec row, than K + 1.
+    Raises OutOfBounds for a wrong block id or column, or a token count that `hashes` does not cover, before
+    anything is touched; ValueError if a spec row has more than K + 1 tokens.
     """
     plan = forward_plan(pool.layout)
     damage[...] = 0
@@ -94,17 +94,25 @@ def forward(
         return
 
     recurrent_blocks = _state_blocks(pool, step, rows)
-    attention = [(cls, *_kv_addresses(pool, tables, rows, cls)) for cls in plan.attention]
+    spans, attention = [], []
+    if takes_spans(pool.layout, plan):
+        spans = [KvSpans(pool, tables, cls, rows.row, rows.c, rows.n) for cls in plan.attention]
+    else:
+        attention = [(cls, *_kv_addresses(pool, tables, rows, cls)) for cls in plan.attention]
 
     kept = [_read_states(pool, step, rows, cls, recurrent_blocks, damage) for cls in plan.recurrent]
     for cls, read, _ in attention:
         _read_kv(pool, step, cls, rows, read, damage)
+    for span in spans:
+        span.read(step.hashes, damage)
 
     for cls, window in zip(plan.recurrent, kept):
         write = _write_window if cls.conv else _write_temporal
         write(pool, step, rows, cls, recurrent_blocks, window, damage)
     for cls, _, written in attention:
         _write_kv(pool, step, cls, rows, written)
+    for span in spans:
+        span.write(step.hashes, rows.activation)
     activation_out += damage.sum(axis=1)
 
 
@@ -119,7 +127,7 @@ def _select(pool: Pool, slots: SlotState, step: ForwardStep) -> _Rows:
     longest = step.hashes.shape[1] - 1
     if (wrong := np.flatnonzero((c < 0) | (c + n > longest))).size:
         i = int(wrong[0])
-        raise ValueError(f"row {row[i]} has {c[i]} + {n[i]} tokens; expected 0..{longest}; give more hashes")
+        raise OutOfBounds("hashes", int(row[i]), int(c[i] + n[i]), None, longest + 1)
     if (wrong := np.flatnonzero(spec & (n > columns))).size:
         i = int(wrong[0])
         raise ValueError(f"spec row {row[i]} has {n[i]} tokens; expected at most K + 1 = {columns}")
@@ -146,8 +154,7 @@ def _state_blocks(pool: Pool, step: ForwardStep, rows: _Rows) -> HostArray:
 def _read_states(
     pool: Pool, step: ForwardStep, rows: _Rows, cls: UnitClass, blocks: HostArray, damage: HostArray
 ) -> HostArray:
-    """Check the initial states; returns what was read, uint8 [units, rows, w, row_bytes] (w = 1:
-    temporal)."""
+    """Check the initial states; returns what was read, uint8 [units, rows, w, row_bytes] (w = 1: temporal)."""
     window = pool.layout.window if cls.conv else 1
     i = np.arange(window)
     column = 0 if cls.conv else rows.offset
@@ -222,16 +229,14 @@ def _write_window(
 class _Positions(NamedTuple):
     """(row, position) pairs of one attention group, row by row."""
 
-    index: HostArray
+    which: HostArray
     """Index into `_Rows`."""
     position: HostArray
     offset: HostArray
     """Bytes from block 0's data to the position's row."""
 
 
-def _kv_addresses(
-    pool: Pool, tables: BlockTables, rows: _Rows, cls: UnitClass
-) -> tuple[_Positions, _Positions]:
+def _kv_addresses(pool: Pool, tables: BlockTables, rows: _Rows, cls: UnitClass) -> tuple[_Positions, _Positions]:
     """Where a group's rows read (`0..c`) and write (`c..c + n`)."""
     return (
         _positions(pool, tables, rows, cls, np.zeros_like(rows.c), rows.c),
@@ -242,37 +247,35 @@ def _kv_addresses(
 def _positions(
     pool: Pool, tables: BlockTables, rows: _Rows, cls: UnitClass, first: HostArray, count: HostArray
 ) -> _Positions:
-    index = np.repeat(np.arange(rows.row.size), count)
-    position = np.arange(index.size) - np.repeat(np.cumsum(count) - count - first, count)
+    which = np.repeat(np.arange(rows.row.size), count)
+    position = np.arange(which.size) - np.repeat(np.cumsum(count) - count - first, count)
     column = position // cls.block_size
     name, limit = f"gathered[{cls.group}]", pool.layout.num_blocks
     if (wrong := np.flatnonzero(column >= tables.max_blocks)).size:
         i = wrong[0]
-        raise OutOfBounds(name, int(rows.row[index[i]]), int(column[i]), None, tables.max_blocks)
-    block = tables.gathered[cls.group][rows.row[index], column].astype(np.int64)
+        raise OutOfBounds(name, int(rows.row[which[i]]), int(column[i]), None, tables.max_blocks)
+    block = tables.gathered[cls.group][rows.row[which], column].astype(np.int64)
     if (wrong := np.flatnonzero((block < 0) | (block >= limit))).size:
         i = wrong[0]
-        raise OutOfBounds(name, int(rows.row[index[i]]), int(column[i]), int(block[i]), limit)
+        raise OutOfBounds(name, int(rows.row[which[i]]), int(column[i]), int(block[i]), limit)
     offset = block * pool.layout.page_bytes + position % cls.block_size * cls.row_bytes
-    return _Positions(index, position, offset)
+    return _Positions(which, position, offset)
 
 
-def _read_kv(
-    pool: Pool, step: ForwardStep, cls: UnitClass, rows: _Rows, read: _Positions, damage: HostArray
-) -> None:
+def _read_kv(pool: Pool, step: ForwardStep, cls: UnitClass, rows: _Rows, read: _Positions, damage: HostArray) -> None:
     readers = np.flatnonzero(rows.c > 0)
     if readers.size == 0:
         return
     values = _load(pool, cls.start[:, None] + read.offset, cls)
-    expected = step.hashes[rows.row[read.index], read.position + 1]
+    expected = step.hashes[rows.row[read.which], read.position + 1]
     error = _errors(values, expected, cls.salts[:, None]) * (2 * read.position + 3)
     starts = np.cumsum(rows.c[readers]) - rows.c[readers]
     damage[rows.row[readers], cls.units[:, None]] = np.add.reduceat(error, starts, axis=1)
 
 
 def _write_kv(pool: Pool, step: ForwardStep, cls: UnitClass, rows: _Rows, written: _Positions) -> None:
-    hashes = step.hashes[rows.row[written.index], written.position + 1]
-    keys = (hashes + rows.activation[written.index]) ^ cls.salts[:, None]
+    hashes = step.hashes[rows.row[written.which], written.position + 1]
+    keys = (hashes + rows.activation[written.which]) ^ cls.salts[:, None]
     _store(pool, cls.start[:, None] + written.offset, cls, pattern(keys, cls.row_bytes))
 
 

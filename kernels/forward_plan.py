@@ -1,5 +1,4 @@
-"""The units of a stand-in forward: every recurrent state and attention layer, grouped so each group is one
-loop.
+"""The units of a stand-in forward: every recurrent state and attention layer, grouped so each group is one loop.
 
 Derived from a `Layout` alone; `forward` and `forward_triton` walk it. A *unit* is one column of the forward's
 `damage` output: first the recurrent states (`Layout.states` order), then the attention layers, group by group
@@ -12,6 +11,7 @@ from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
 import numpy as np
+
 from stalerow.kernels.device import HostArray
 from stalerow.kernels.layout import Layout, StateEntry
 from stalerow.kernels.patterns import salt
@@ -38,8 +38,7 @@ class UnitClass:
     """Bytes between the rows of consecutive tokens in a block; 0 where a block has one row."""
     chunk: int
     chunk_stride: int
-    """Byte `j` of a row is at `j // chunk * chunk_stride + j % chunk`: DS windows spread a token over
-    channels."""
+    """Byte `j` of a row is at `j // chunk * chunk_stride + j % chunk`: DS windows spread a token over channels."""
 
     @cached_property
     def byte_offsets(self) -> HostArray:

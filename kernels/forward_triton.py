@@ -1,8 +1,8 @@
 """The stand-in forward as Triton launches: everything is read, then everything is written. Twin of `forward`.
 
-The first two kernels check what each (unit, row) reads, leave its damage and keep the conv rows that were read;
-the other two write what follows from both. A program takes a tile of (unit, row) items with their positions and
-bytes.
+The first two kernels check what each (unit, row) reads, leave its damage and keep the conv rows that were
+read; the other two write what follows from both. A program takes a tile of (unit, row) items with their
+positions and bytes.
 
 A block id outside the pool is masked off and counts as damage (`BAD_BLOCK`) instead of being touched.
 """
@@ -13,15 +13,12 @@ from dataclasses import dataclass
 
 import numpy as np
 import triton
+
 from stalerow.kernels.device import Array, Backend
 from stalerow.kernels.forward import ForwardStep
 from stalerow.kernels.forward_plan import forward_plan
-from stalerow.kernels.forward_triton_kernels import (
-    read_kv_kernel,
-    read_states_kernel,
-    write_kv_kernel,
-    write_states_kernel,
-)
+from stalerow.kernels.forward_triton_read import read_kv_kernel, read_states_kernel
+from stalerow.kernels.forward_triton_write import write_kv_kernel, write_states_kernel
 from stalerow.kernels.layout import Layout
 from stalerow.kernels.memory import BlockTables, Pool, SlotState
 
@@ -35,7 +32,7 @@ class _Units:
     """The plan's units on the device, recurrent ones first, and the tile sizes for them."""
 
     fields: Array
-    """int32 [units, 8], see `forward_triton_kernels`."""
+    """int32 [units, 8], see `forward_triton_read`."""
     starts: Array
     salts: Array
     num_states: int

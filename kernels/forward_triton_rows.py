@@ -1,18 +1,22 @@
 """What the stand-in forward does to single rows: identify, check and write them. Device functions.
 
-`forward_triton_kernels` works out where the rows are and calls these. Shapes: I items (unit, row), Q positions
-or window rows, B bytes. Byte patterns are those of `patterns`, in uint64; sums and damage wrap in int64.
+`forward_triton_read` and `forward_triton_write` work out where the rows are. Shapes: I items (unit, row), Q
+positions or window rows, B bytes. Byte patterns are those of `patterns`, in uint64; sums and damage wrap in
+int64.
 """
 
 from __future__ import annotations
 
 import triton.language as tl
+
 from stalerow.kernels.jit import device_function, sum_along
 from stalerow.kernels.patterns import GOLDEN, MIX_1, MIX_2
 
 _GOLDEN = tl.constexpr(GOLDEN)
 _MIX_1 = tl.constexpr(MIX_1)
 _MIX_2 = tl.constexpr(MIX_2)
+BAD_BLOCK = tl.constexpr(MIX_2 >> 1 | 1)
+"""Odd: a block id outside the pool, which is not 0, counts as damage `id * BAD_BLOCK`, not 0 either."""
 
 
 @device_function
@@ -53,6 +57,15 @@ def byte_places(j, chunk, chunk_stride):
 
 
 @device_function
+def row_keys(pool, place, found, chunk, chunk_stride):
+    """The key of each row, its first 8 bytes: int64 [I, Q], 0 where `found` is false."""
+    j = tl.arange(0, 8).to(tl.int64)
+    at = place[:, :, None] + byte_places(j, chunk, chunk_stride)
+    head = tl.load(pool + at, mask=found[:, :, None], other=0).to(tl.int64)
+    return sum_along(head << (j * 8)[None, None, :], axis=2)
+
+
+@device_function
 def row_errors(
     pool,
     place,
@@ -72,13 +85,11 @@ def row_errors(
 ):
     """What is wrong with each row read: int64 [I, Q], 0 where `found` is false or the row is as expected.
 
-    `place` (int64 [I, Q]) is the row's offset in the pool. With `KEEP` (recurrent states), rows before position 0
-    are expected to be zero, and the rows of `keep` ([I, Q]) are copied to `kept[kept_row]`, as zeros where not `found`.
+    `place` (int64 [I, Q]) is the row's offset in the pool. With `KEEP` (recurrent states), rows before
+    position 0 are expected to be zero, and the rows of `keep` ([I, Q]) are copied to `kept[kept_row]`, as
+    zeros where not `found`.
     """
-    j = tl.arange(0, 8).to(tl.int64)
-    at = place[:, :, None] + byte_places(j, chunk, chunk_stride)
-    head = tl.load(pool + at, mask=found[:, :, None], other=0).to(tl.int64)
-    key = sum_along(head << (j * 8)[None, None, :], axis=2)
+    key = row_keys(pool, place, found, chunk, chunk_stride)
     error = (key ^ salt[:, None]) - expected
     # A row of 8 bytes is its key: nothing past it can be torn, and nothing is kept.
     if KEEP or MAX_BYTES > 8:

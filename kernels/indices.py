@@ -7,6 +7,7 @@ whose gathered rows are zero (the null block) and which no slot stands for. Trit
 from __future__ import annotations
 
 import numpy as np
+
 from stalerow.kernels.binding import Binding
 from stalerow.kernels.device import HostArray
 from stalerow.kernels.memory import OutOfBounds
@@ -15,8 +16,7 @@ from stalerow.kernels.memory import OutOfBounds
 def aligned_indices(
     binding: Binding, seq_lens: HostArray, num_rows_padded: int, block_size: int, out: HostArray
 ) -> None:
-    """`out[g, row, j] = index_tables[g][row, first_col + j]`, `first_col = max((seq_len - 1) // block_size,
-    0)`.
+    """`out[g, row, j] = index_tables[g][row, first_col + j]`, `first_col = max((seq_len - 1) // block_size, 0)`.
 
     `seq_lens` int32 [max_reqs] in tokens (drafts counted), `out` int32 [num_recurrent_groups, max_reqs, K +
     1]. Raises OutOfBounds if a row's columns pass the table's end.

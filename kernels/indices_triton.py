@@ -33,9 +33,7 @@ def aligned_indices_kernel(
     tables = tl.load(table_ptrs + group, mask=group < NUM_GROUPS, other=0).to(tl.pointer_type(tl.int32))
     j = tl.arange(0, COLUMNS)
     mask = (
-        (group < NUM_GROUPS)[:, None, None]
-        & (row < num_rows_padded)[None, :, None]
-        & (j < NUM_COLUMNS)[None, None, :]
+        (group < NUM_GROUPS)[:, None, None] & (row < num_rows_padded)[None, :, None] & (j < NUM_COLUMNS)[None, None, :]
     )
     column = first[None, :, None] + j[None, None, :]
     blocks = tl.load(tables[:, None, None] + row[None, :, None] * table_row_stride + column, mask=mask)

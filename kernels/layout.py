@@ -69,9 +69,7 @@ class GroupSpec(msgspec.Struct, frozen=True):
         if self.kind == "attention" and self.states:
             raise ValueError(f"an attention group has {len(self.states)} states; expected none; use kv_bytes")
         if self.kv_bytes < MIN_ROW_BYTES:
-            raise ValueError(
-                f"kv_bytes is {self.kv_bytes}; expected at least {MIN_ROW_BYTES} bytes per token"
-            )
+            raise ValueError(f"kv_bytes is {self.kv_bytes}; expected at least {MIN_ROW_BYTES} bytes per token")
 
 
 class StateEntry(NamedTuple):
@@ -155,9 +153,7 @@ class Layout(msgspec.Struct, frozen=True, dict=True):
     def recurrent_block_size(self) -> int:
         """Tokens per block of every recurrent group. Raises ValueError if there is none."""
         if not self.recurrent_groups:
-            raise ValueError(
-                "the layout has no recurrent group; expected at least one for a mamba block size"
-            )
+            raise ValueError("the layout has no recurrent group; expected at least one for a mamba block size")
         return self.groups[self.recurrent_groups[0]].block_size
 
     def state_bytes(self, spec: StateSpec) -> int:

@@ -7,11 +7,15 @@ request's row in the persistent tables, *batch row* its position in one step's b
 from __future__ import annotations
 
 import numpy as np
+
 from stalerow.kernels.device import Array, Backend, HostArray, as_int64
 from stalerow.kernels.layout import Layout
 
 POISON = 0xCB
-"""Byte that fills freed, null and never written pages."""
+"""Byte that fills freed and never written pages."""
+
+NULL_POISON = 0xB0
+"""Byte that fills the null block, so that what comes from it shows."""
 
 
 class OutOfBounds(IndexError):
@@ -32,11 +36,14 @@ class OutOfBounds(IndexError):
 
 
 class Pool:
-    """All pages of one rank: `array`, uint8 [layout.pool_bytes], at `address`."""
+    """All pages of one rank: `array`, uint8 [layout.pool_bytes], at `address`; the null block has its own fill."""
 
     def __init__(self, layout: Layout, backend: Backend, fill: int = POISON) -> None:
         self.layout = layout
-        self.array = backend.alloc(layout.pool_bytes, "uint8", fill)
+        host = np.full(layout.pool_bytes, fill, dtype=np.uint8)
+        if fill == POISON:
+            self.pages(host)[:, 0] = NULL_POISON
+        self.array = backend.from_host(host)
         self.address = backend.address(self.array)
 
     def pages(self, host: HostArray) -> HostArray:
@@ -46,8 +53,7 @@ class Pool:
 
 
 class BlockTables:
-    """Block ids of every group, twice: by slot (`persistent`) and by batch row of the last gather
-    (`gathered`).
+    """Block ids of every group, twice: by slot (`persistent`) and by batch row of the last gather (`gathered`).
 
     Both are lists of int32 [max_reqs, max_blocks], one per group of the layout; `num_blocks` is int32
     [num_groups, max_reqs] by slot. `*_ptrs` (int64 [num_groups]) hold the addresses, `row_stride` is in

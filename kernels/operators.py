@@ -18,8 +18,7 @@ __all__ = ["ForwardStep", "Operators", "ReferenceOperators", "operators"]
 
 
 class Operators(Protocol):
-    """Tables (`tables`), bookkeeping (`update`), whole pages (`blocks`) and the stand-in forward
-    (`forward`)."""
+    """Tables (`tables`), bookkeeping (`update`), whole pages (`blocks`) and the stand-in forward (`forward`)."""
 
     def apply_writes(
         self,
@@ -76,13 +75,9 @@ class Operators(Protocol):
         num_rows: int,
     ) -> None: ...
 
-    def advance_computed(
-        self, slots: SlotState, idx_mapping: Array, query_start_loc: Array, num_rows: int
-    ) -> None: ...
+    def advance_computed(self, slots: SlotState, idx_mapping: Array, query_start_loc: Array, num_rows: int) -> None: ...
 
-    def scatter_accepted(
-        self, slots: SlotState, idx_mapping: Array, num_sampled: Array, num_rows: int
-    ) -> None: ...
+    def scatter_accepted(self, slots: SlotState, idx_mapping: Array, num_sampled: Array, num_rows: int) -> None: ...
 
     def fill_accepted(self, slots: SlotState, idx_mapping: Array, value: int, num_rows: int) -> None: ...
 

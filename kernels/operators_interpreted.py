@@ -39,9 +39,27 @@ class InterpretedOperators(TritonOperators):
             self._views[owner] = view
         return view
 
-    def seed_slots(self, slots: SlotState, *arrays: Any) -> None:
-        *tensors, n = arrays
-        self._reference.seed_slots(self._view(slots), *(t.numpy() for t in tensors), n)
+    def seed_slots(
+        self,
+        slots: SlotState,
+        slot_ids: Array,
+        state_idx: Array,
+        num_accepted: Array,
+        num_computed: Array,
+        total_len: Array,
+        tokens: Array,
+        n: int,
+    ) -> None:
+        self._reference.seed_slots(
+            self._view(slots),
+            slot_ids.numpy(),
+            state_idx.numpy(),
+            num_accepted.numpy(),
+            num_computed.numpy(),
+            total_len.numpy(),
+            tokens.numpy(),
+            n,
+        )
 
     def seq_lens(
         self,
@@ -76,16 +94,10 @@ class InterpretedOperators(TritonOperators):
             num_rows,
         )
 
-    def advance_computed(
-        self, slots: SlotState, idx_mapping: Array, query_start_loc: Array, num_rows: int
-    ) -> None:
-        self._reference.advance_computed(
-            self._view(slots), idx_mapping.numpy(), query_start_loc.numpy(), num_rows
-        )
+    def advance_computed(self, slots: SlotState, idx_mapping: Array, query_start_loc: Array, num_rows: int) -> None:
+        self._reference.advance_computed(self._view(slots), idx_mapping.numpy(), query_start_loc.numpy(), num_rows)
 
-    def scatter_accepted(
-        self, slots: SlotState, idx_mapping: Array, num_sampled: Array, num_rows: int
-    ) -> None:
+    def scatter_accepted(self, slots: SlotState, idx_mapping: Array, num_sampled: Array, num_rows: int) -> None:
         self._reference.scatter_accepted(self._view(slots), idx_mapping.numpy(), num_sampled.numpy(), num_rows)
 
     def fill_accepted(self, slots: SlotState, idx_mapping: Array, value: int, num_rows: int) -> None:

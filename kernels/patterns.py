@@ -13,6 +13,7 @@ from __future__ import annotations
 from functools import lru_cache
 
 import numpy as np
+
 from stalerow.kernels.device import HostArray
 
 GOLDEN = 0x9E3779B97F4A7C15
@@ -83,7 +84,7 @@ def torn(rows: HostArray, keys: HostArray) -> HostArray:
     if not wrong.any():
         return np.zeros(keys.shape, dtype=np.int64)
     terms = np.where(wrong, wrong.astype(np.int64) + 1, 0) * np.arange(1, num_bytes + 1)
-    digest: HostArray = terms.sum(axis=-1) * signed(GOLDEN)
+    digest: HostArray = (terms * signed(GOLDEN)).sum(axis=-1)
     return digest
 
 

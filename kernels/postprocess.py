@@ -31,8 +31,7 @@ def postprocess(
     counts: StepCounts | None,
     row_is_slot: bool,
 ) -> None:
-    """For each row, save the state after `aligned` tokens if this step's accepted tokens passed that
-    boundary.
+    """For each row, save the state after `aligned` tokens if this step's accepted tokens passed that boundary.
 
     `total = num_computed[slot]`, or with `counts` (runner V1)
     `num_computed + num_scheduled - num_drafts + num_accepted - 1`; `first = total - num_accepted + 1`;

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import triton
 import triton.language as tl
+
 from stalerow.kernels.copy_triton import copy_state
 
 
@@ -40,8 +41,8 @@ def postprocess_kernel(
     """Save the state after `aligned = total // BLOCK_SIZE * BLOCK_SIZE` tokens if this step's tokens reached it.
 
     `copy_state` from column `state_idx` to `aligned // BLOCK_SIZE - 1` with bias `aligned - first`,
-    `first = total - num_accepted + 1`. Every program of a slot reads the snapshot; one alone, (state 0, tile 0),
-    writes `num_accepted = 1` where the column is the running one, so no program can see another's write.
+    `first = total - num_accepted + 1`. Every program of a slot reads the snapshot; one alone, (state 0, tile
+    0), writes `num_accepted = 1` where the column is the running one, so no program can see another's write.
     """
     row = tl.program_id(0).to(tl.int64)
     state = tl.program_id(1)

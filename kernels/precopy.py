@@ -1,5 +1,4 @@
-"""Precopy: move each accepted state from the old running column to the new one, before the forward.
-Reference.
+"""Precopy: move each accepted state from the old running column to the new one, before the forward. Reference.
 
 Reads what `preprocess` left in the slots and the tables of the binding. Triton twin: `precopy_triton`.
 """

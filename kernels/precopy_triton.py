@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import triton
 import triton.language as tl
+
 from stalerow.kernels.copy_triton import copy_state
 
 
@@ -33,8 +34,8 @@ def precopy_kernel(
 ):
     """`copy_state` from column `src_col[slot]` to `state_idx[slot]` with bias `src_off[slot]`.
 
-    Nothing for a slot of -1, a fresh request (`src_col < 0`) or a column that did not move. The table row is the
-    slot if `ROW_IS_SLOT`, else the batch row: the whole difference between vLLM 0.32 and 0.30.
+    Nothing for a slot of -1, a fresh request (`src_col < 0`) or a column that did not move. The table row is
+    the slot if `ROW_IS_SLOT`, else the batch row: the whole difference between vLLM 0.32 and 0.30.
     """
     row = tl.program_id(0).to(tl.int64)
     slot = row

@@ -7,6 +7,7 @@ column in `state_idx`. Triton twin: `preprocess_triton`.
 from __future__ import annotations
 
 import numpy as np
+
 from stalerow.kernels.device import HostArray
 from stalerow.kernels.memory import SlotState
 from stalerow.kernels.update import live_rows

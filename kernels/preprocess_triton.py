@@ -19,9 +19,10 @@ def preprocess_kernel(
     BLOCK_SIZE: tl.constexpr,
     ROWS: tl.constexpr,
 ):
-    """Per slot: `src_col = state_idx`, `src_off = max(num_accepted - 1, 0)`,
+    """Advance the running column of every slot in the batch.
 
-    `state_idx = cdiv(num_computed + query_len, BLOCK_SIZE) - 1`, and `num_accepted = 1` where the column moved.
+    `src_col = state_idx`, `src_off = max(num_accepted - 1, 0)`, `state_idx = cdiv(num_computed + query_len,
+    BLOCK_SIZE) - 1`, and `num_accepted = 1` where the column moved.
     """
     row = tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS)
     slot = tl.load(idx_mapping + row, mask=row < num_rows, other=-1)

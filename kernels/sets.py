@@ -41,9 +41,7 @@ def kernel_set(name: str, device: str = "auto") -> KernelSet:
     """
     if name.startswith(REFERENCE) and name in KERNEL_SETS:
         if device not in ("auto", "cpu"):
-            raise DeviceError(
-                f"{name} runs on the host, but device {device!r} was asked for; use --device cpu"
-            )
+            raise DeviceError(f"{name} runs on the host, but device {device!r} was asked for; use --device cpu")
         align = ReferenceAlign(ROW_IS_SLOT[name.removeprefix(REFERENCE)])
         return KernelSet(name, align, ReferenceOperators(), backend("numpy"))
     if name in ROW_IS_SLOT:

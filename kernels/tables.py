@@ -47,8 +47,7 @@ def gather(
     num_rows_padded: int,
     zero_padding: bool = True,
 ) -> None:
-    """`gathered[g][row, :nb] = persistent[g][slot, :nb]`, `nb = num_blocks[g, slot]`, for rows below
-    `num_rows`.
+    """`gathered[g][row, :nb] = persistent[g][slot, :nb]`, `nb = num_blocks[g, slot]`, for rows below `num_rows`.
 
     Columns past `nb` keep what an earlier batch left there. Rows `num_rows..num_rows_padded` become zero,
     over the full row, unless `zero_padding` is off. Rows whose slot is -1 are left alone.

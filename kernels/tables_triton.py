@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import triton
 import triton.language as tl
+
 from stalerow.kernels.device import Array
 from stalerow.kernels.jit import max_of
 from stalerow.kernels.memory import BlockTables
@@ -68,9 +69,7 @@ def gather_kernel(
     group = item // num_rows_padded
     row = item % num_rows_padded
     slot = tl.load(idx_mapping + row, mask=valid & (row < num_rows), other=-1).to(tl.int64)
-    count = tl.load(num_blocks + group * num_blocks_stride + slot, mask=valid & (slot >= 0), other=0).to(
-        tl.int64
-    )
+    count = tl.load(num_blocks + group * num_blocks_stride + slot, mask=valid & (slot >= 0), other=0).to(tl.int64)
     end = tl.minimum(tl.where(row >= num_rows, max_blocks, count), max_blocks)
     end = tl.where(valid, end, 0)
     source = tl.load(persistent_ptrs + group, mask=valid, other=0).to(tl.pointer_type(tl.int32))

@@ -8,6 +8,7 @@ Every operator skips rows whose slot is -1.
 from __future__ import annotations
 
 import numpy as np
+
 from stalerow.kernels.device import HostArray
 from stalerow.kernels.memory import OutOfBounds, SlotState
 
@@ -54,8 +55,7 @@ def seq_lens(
     num_rows_padded: int,
     out: HostArray,
 ) -> None:
-    """`out[row] = num_computed[slot] + query_len`, 0 for padded rows and rows without a slot. int32
-    [max_reqs]."""
+    """`out[row] = num_computed[slot] + query_len`, 0 for padded rows and rows without a slot. int32 [max_reqs]."""
     rows, ids = live_rows(idx_mapping, num_rows)
     out[:num_rows_padded] = 0
     out[rows] = slots.num_computed[ids] + query_start_loc[rows + 1] - query_start_loc[rows]
@@ -92,9 +92,7 @@ def post_update(
         slots.num_computed[slot] += query_len - num_rejected[row]
 
 
-def advance_computed(
-    slots: SlotState, idx_mapping: HostArray, query_start_loc: HostArray, num_rows: int
-) -> None:
+def advance_computed(slots: SlotState, idx_mapping: HostArray, query_start_loc: HostArray, num_rows: int) -> None:
     """`num_computed[slot] += query_len`: a non-last rank's optimistic advance, before acceptance is known."""
     rows, ids = live_rows(idx_mapping, num_rows)
     slots.num_computed[ids] += query_start_loc[rows + 1] - query_start_loc[rows]

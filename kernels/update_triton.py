@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import triton
 import triton.language as tl
+
 from stalerow.kernels.device import Array
 from stalerow.kernels.jit import max_of
 from stalerow.kernels.memory import SlotState
@@ -48,9 +49,7 @@ def seed_slots_kernel(
 
 
 @triton.jit(do_not_specialize=["num_rows", "num_rows_padded"])
-def seq_lens_kernel(
-    idx_mapping, query_start_loc, num_computed, out, num_rows, num_rows_padded, ROWS: tl.constexpr
-):
+def seq_lens_kernel(idx_mapping, query_start_loc, num_computed, out, num_rows, num_rows_padded, ROWS: tl.constexpr):
     """`out[row] = num_computed[slot] + query_len`, 0 without a slot."""
     row = tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS)
     slot = tl.load(idx_mapping + row, mask=row < num_rows, other=-1)
@@ -215,9 +214,7 @@ def post_update(
 def advance_computed(slots: SlotState, idx_mapping: Array, query_start_loc: Array, num_rows: int) -> None:
     """See `update.advance_computed`."""
     if num_rows:
-        advance_computed_kernel[_grid(num_rows)](
-            idx_mapping, query_start_loc, slots.num_computed, num_rows, ROWS=ROWS
-        )
+        advance_computed_kernel[_grid(num_rows)](idx_mapping, query_start_loc, slots.num_computed, num_rows, ROWS=ROWS)
 
 
 def scatter_accepted(slots: SlotState, idx_mapping: Array, num_sampled: Array, num_rows: int) -> None:

@@ -22,6 +22,12 @@ COMMANDS = {
     "serve": "a serving run in closed loop: what a user of the engine would have seen",
 }
 
+OWN_ERRORS = (
+    "stalerow.kernels.sets:UnknownKernelSet",
+    "stalerow.kernels.device:DeviceError",
+    "stalerow.kernels.external.errors:ExternalKernelError",
+)
+
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Entry point. Returns the exit code."""
@@ -66,12 +72,12 @@ class _Version(argparse.Action):
         parser.exit(0)
 
 
-def _guarded(module, args: argparse.Namespace) -> int:  # type: ignore[no-untyped-def]
+def _guarded(module, args: argparse.Namespace) -> int:
     """Run a command. ValueErrors of our own say what to do in one line; anything else is a bug and shows itself."""
     from stalerow.simulator.errors import InternalError, UsageError
 
     usage: list[type[BaseException]] = [UsageError]
-    for path in ("stalerow.kernels.sets:UnknownKernelSet", "stalerow.kernels.device:DeviceError"):
+    for path in OWN_ERRORS:
         where, what = path.split(":")
         usage.append(getattr(importlib.import_module(where), what))
     try:

@@ -40,12 +40,16 @@ class First(msgspec.Struct, frozen=True):
 
 
 class Row(msgspec.Struct):
-    """Sums over the schedules of one setting; `kinds` counts each schedule's first violation."""
+    """Sums over the schedules of one setting; `kinds` counts each schedule's first violation.
+
+    `refused` counts schedules whose memory layout the kernels' own release would not serve; they are not run.
+    """
 
     kernels: str
     pp: int
     runner: str
     schedules: int = 0
+    refused: int = 0
     violating: int = 0
     kinds: dict[str, int] = {}
     marks: dict[str, int] = {}
@@ -53,6 +57,9 @@ class Row(msgspec.Struct):
     first: First | None = None
 
     def add(self, result: Result) -> None:
+        if result.refused:
+            self.refused += 1
+            return
         self.schedules += 1
         for name, count in result.marks.items():
             self.marks[name] = self.marks.get(name, 0) + count
@@ -75,6 +82,7 @@ class Result:
     digest: str
     marks: dict[str, int]
     first: First | None
+    refused: bool = False
 
 
 def run_seeds(setting: Setting, seeds: Sequence[int], device: str) -> list[Result]:
@@ -84,10 +92,14 @@ def run_seeds(setting: Setting, seeds: Sequence[int], device: str) -> list[Resul
 
 def _run_one(setting: Setting, seed: int, device: str) -> Result:
     from stalerow.simulator.generate import from_seed
+    from stalerow.simulator.rank.released import RefusedLayout
     from stalerow.simulator.run import run
 
     schedule = from_seed(seed, setting.pp, setting.runner)  # type: ignore[arg-type]
-    outcome = run(schedule, _kernel_set(setting.kernels, device))
+    try:
+        outcome = run(schedule, _kernel_set(setting.kernels, device))
+    except RefusedLayout:
+        return Result(setting, seed, "", {}, None, refused=True)
     first = None
     if outcome.violations:
         v = outcome.violations[0]
@@ -98,7 +110,7 @@ def _run_one(setting: Setting, seed: int, device: str) -> Result:
 _kernel_sets: dict[tuple[str, str], object] = {}
 
 
-def _kernel_set(name: str, device: str):  # type: ignore[no-untyped-def]
+def _kernel_set(name: str, device: str):
     from stalerow.kernels.sets import kernel_set
 
     if name.startswith("reference:"):

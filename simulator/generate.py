@@ -1,12 +1,15 @@
 """A schedule from choices: the one generator behind seeds, Hypothesis and exhaustive search.
 
-Every choice goes through a `Chooser`, and the first option is always the simplest, so that shrinking a list of choices
-shrinks the schedule. The same seed gives the same requests at every pipeline size and under both runners.
+Every choice goes through a `Chooser`, and the first option is always the simplest, so that shrinking a list
+of choices shrinks the schedule. What there may be several of (requests, holds) is drawn as "another one?"
+and then the thing itself, in one part, so that leaving out a stretch of choices leaves out one request with
+all that belongs to it. The same seed gives the same requests at every pipeline size and under both runners.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Literal, TypeVar
 
 from stalerow.kernels.layout import GroupSpec, Layout, StateSpec
@@ -23,9 +26,14 @@ from stalerow.simulator.schedule import (
     actors,
     validate,
 )
+from stalerow.simulator.widen import widen
 
 T = TypeVar("T")
 Runner = Literal["v1", "v2"]
+
+PP_SIZES = (2, 4, 2, 3, 1)
+MAX_REQUESTS = 7
+MAX_HOLDS = 8
 
 
 class _Draw:
@@ -44,6 +52,18 @@ class _Draw:
         """True once in `one_in`; False is the simple answer."""
         return self._chooser.pick(one_in, label) == one_in - 1
 
+    def unless(self, one_in: int, label: str) -> bool:
+        """False once in `one_in`; False is the simple answer."""
+        return self._chooser.pick(one_in, label) > 0
+
+    def part(self, make: Callable[[_Draw], T]) -> T:
+        """What `make` draws belongs together; a chooser that can use that has a method for it."""
+        together = getattr(self._chooser, "part", None)
+        if together is None:
+            return make(self)
+        made: T = together(lambda chooser: make(_Draw(chooser)))
+        return made
+
 
 def from_seed(seed: int, pp: int | None = None, runner: Runner | None = None) -> Schedule:
     """The schedule that a seed stands for. `pp` and `runner` override what the seed would choose."""
@@ -54,7 +74,7 @@ def from_seed(seed: int, pp: int | None = None, runner: Runner | None = None) ->
 def generate(chooser: Chooser, pp: int | None = None, runner: Runner | None = None) -> Schedule:
     """Draw a valid schedule."""
     draw = _Draw(chooser)
-    chosen_pp = draw.of((2, 4, 2, 3, 1), "pp")
+    chosen_pp = draw.of(PP_SIZES, "pp")
     chosen_runner: Runner = "v1" if draw.chance(10, "runner") else "v2"
     pp, runner = pp or chosen_pp, runner or chosen_runner
     drafts = draw.of((1, 2, 3, 4, 2, 1, 4, 0), "drafts")
@@ -67,51 +87,69 @@ def generate(chooser: Chooser, pp: int | None = None, runner: Runner | None = No
     )
     # A decode step that spans more than one block makes the engine relocate a block that is still in use.
     block_size = draw.of([b for b in (4, 8, 16) if b > drafts], "block size")
-    requests = _requests(draw, drafts, block_size)
+    requests, aborts = _requests(draw, drafts, block_size)
     limits = _limits(draw, drafts, block_size, requests)
     layout = _layout(draw, drafts, block_size, limits, requests)
-    aborts = _aborts(draw, requests)
     order = _order(draw, pp)
-    return validate(
-        Schedule(
-            pipeline=pipeline,
-            layout=layout,
-            limits=limits,
-            requests=requests,
-            aborts=aborts,
-            order=order,
-        )
+    simple = Schedule(
+        pipeline=pipeline,
+        layout=layout,
+        limits=limits,
+        requests=requests,
+        aborts=aborts,
+        order=order,
     )
+    return validate(widen(chooser, simple))
 
 
-def _requests(draw: _Draw, drafts: int, block_size: int) -> tuple[Request, ...]:
-    count = draw.between(1, 7, "requests")
+def _requests(draw: _Draw, drafts: int, block_size: int) -> tuple[tuple[Request, ...], tuple[Abort, ...]]:
     shared = draw.of((0, 2, 3), "shared prefix blocks") * block_size
-    made: list[Request] = []
-    arrival = 1
-    for i in range(count):
-        arrival += draw.of((0, 0, 1, 2, 5), "arrival gap") if i else 0
-        prompt = draw.between(1, 3 * block_size + 2, "prompt")
-        share = None
-        if shared and draw.chance(2, "shares"):
-            prompt = max(prompt, draw.between(shared, shared + block_size + 1, "prompt past prefix"))
-            share = (1000, shared)
-        accepted = tuple(
-            min(draw.of((drafts, 0, 1, drafts, 2), "accepted"), drafts)
-            for _ in range(draw.between(1, 4, "acceptance pattern"))
+    requests: list[Request] = []
+    aborts: list[Abort] = []
+    while True:
+        i = len(requests)
+        arrival = requests[-1].arrival if requests else 1
+        made = draw.part(
+            partial(_another, i=i, arrival=arrival, drafts=drafts, block_size=block_size, shared=shared)
         )
-        made.append(
-            Request(
-                id=f"r{i}",
-                arrival=arrival,
-                prompt_len=prompt,
-                max_tokens=draw.between(1, 14, "max tokens"),
-                stream=draw.of((i, 0), "stream") if not draw.chance(6, "same prompt") else 0,
-                share=share,
-                accepted=accepted,
-            )
-        )
-    return tuple(made)
+        if made is None:
+            return tuple(requests), tuple(aborts)
+        requests.append(made[0])
+        aborts += made[1]
+
+
+def _another(
+    draw: _Draw, *, i: int, arrival: int, drafts: int, block_size: int, shared: int
+) -> tuple[Request, list[Abort]] | None:
+    """Request number `i` and its abort, or None after the last one; every number of requests is as likely."""
+    more = draw.unless(max(MAX_REQUESTS + 1 - i, 1), "another request")
+    if i and not more:
+        return None
+    arrival += draw.of((0, 0, 1, 2, 5), "arrival gap") if i else 0
+    prompt = draw.between(1, 3 * block_size + 2, "prompt")
+    share = None
+    if shared and draw.chance(2, "shares"):
+        prompt = max(prompt, draw.between(shared, shared + block_size + 1, "prompt past prefix"))
+        share = (1000, shared)
+    accepted = tuple(
+        min(draw.of((drafts, 0, 1, drafts, 2), "accepted"), drafts)
+        for _ in range(draw.between(1, 4, "acceptance pattern"))
+    )
+    request = Request(
+        id=f"r{i}",
+        arrival=arrival,
+        prompt_len=prompt,
+        max_tokens=draw.between(1, 14, "max tokens"),
+        stream=draw.of((i, 0), "stream"),
+        share=share,
+        accepted=accepted,
+    )
+    aborts = []
+    if draw.chance(6, "abort"):
+        step = arrival + draw.between(1, 16, "abort step")
+        phase = draw.of(("pre_schedule", "pre_update"), "phase")
+        aborts.append(Abort(request=request.id, step=step, phase=phase))
+    return request, aborts
 
 
 def _limits(draw: _Draw, drafts: int, block_size: int, requests: Sequence[Request]) -> Limits:
@@ -125,15 +163,15 @@ def _limits(draw: _Draw, drafts: int, block_size: int, requests: Sequence[Reques
     )
 
 
-def _layout(
-    draw: _Draw, drafts: int, block_size: int, limits: Limits, requests: Sequence[Request]
-) -> Layout:
+def _layout(draw: _Draw, drafts: int, block_size: int, limits: Limits, requests: Sequence[Request]) -> Layout:
     conv = StateSpec("conv", draw.of((4, 5, 9), "conv dim"), draw.of((2, 4), "conv element"))
-    temporal = StateSpec("temporal", draw.of((8, 13, 11), "temporal dim"), draw.of((2, 1, 4), "temporal element"))
+    temporal = StateSpec(
+        "temporal", draw.of((8, 13, 11), "temporal dim"), draw.of((2, 1, 4), "temporal element")
+    )
     shapes = ((conv, temporal), (temporal,), (conv,), (conv, temporal, temporal))
     recurrent = [
         GroupSpec("recurrent", block_size, states=draw.of(shapes, "states"))
-        for _ in range(draw.of((2, 2, 3), "recurrent groups"))
+        for _ in range(draw.of((1, 2, 2, 3), "recurrent groups"))
     ]
     groups = (*recurrent, GroupSpec("attention", block_size, kv_bytes=draw.of((8, 9), "kv bytes")))
     longest = max(r.prompt_len + r.max_tokens for r in requests) + drafts + 1
@@ -153,21 +191,21 @@ def _layout(
     )
 
 
-def _aborts(draw: _Draw, requests: Sequence[Request]) -> tuple[Abort, ...]:
-    made = []
-    for request in requests:
-        if draw.chance(6, "abort"):
-            step = request.arrival + draw.between(1, 16, "abort step")
-            made.append(Abort(request=request.id, step=step, phase=draw.of(("pre_schedule", "pre_update"), "phase")))
-    return tuple(made)
-
-
 def _order(draw: _Draw, pp: int) -> Order:
-    holds = []
-    at = 0
     names = [a for a in actors(pp) if a != "engine"]
-    for _ in range(draw.of((0, 0, 1, 2, 4, 8), "holds")):
-        at += draw.between(1, 120, "hold gap")
-        length = draw.of((1, 4, 16, 64), "hold length")
-        holds.append(Hold(at=at, actor=draw.of(names, "hold actor"), decisions=length))
+    holds: list[Hold] = []
+    while len(holds) < MAX_HOLDS:
+        at = holds[-1].at if holds else 0
+        hold = draw.part(partial(_another_hold, at=at, names=names))
+        if hold is None:
+            break
+        holds.append(hold)
     return Order(holds=tuple(holds))
+
+
+def _another_hold(draw: _Draw, *, at: int, names: Sequence[str]) -> Hold | None:
+    if not draw.unless(3, "another hold"):
+        return None
+    at += draw.between(1, 120, "hold gap")
+    length = draw.of((1, 4, 16, 64), "hold length")
+    return Hold(at=at, actor=draw.of(names, "hold actor"), decisions=length)

@@ -17,6 +17,7 @@ from stalerow.simulator.engine.policies import Policies
 from stalerow.simulator.loop import Observer, Simulation
 from stalerow.simulator.oracle.violations import Violation
 from stalerow.simulator.rank.policy import RankPolicy
+from stalerow.simulator.rank.released import check_layout, worker_policy
 from stalerow.simulator.schedule import Schedule
 
 
@@ -47,9 +48,15 @@ def run(
     rank_policy: Callable[[Schedule], RankPolicy] = RankPolicy,
     observer: Observer | None = None,
 ) -> Outcome:
-    """Run `schedule` with `kernels`. Raises `UsageError` for a schedule that no engine would accept."""
+    """Run `schedule` with `kernels`.
+
+    Raises `UsageError` for a schedule that no engine would accept, `RefusedLayout` for one that the kernels' own release
+    would not.
+    """
+    check_layout(schedule.layout, kernels.align)
     chooser = order or PlannedOrder(schedule.order)
-    simulation = Simulation(schedule, kernels, chooser, policies, rank_policy, observer)
+    worker = worker_policy(rank_policy, kernels.align)
+    simulation = Simulation(schedule, kernels, chooser, policies, worker, observer)
     simulation.run()
     digest = hashlib.blake2b(digest_size=16)
     for judge in simulation.judges:

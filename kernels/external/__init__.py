@@ -1,5 +1,4 @@
-"""An engine's own kernels as a kernel set: a published vLLM release, a checkout, a package's folder, or one
-file.
+"""An engine's own kernels as a kernel set: a vLLM release, a checkout, a package's folder, or one file.
 
 `load` takes the ``@triton.jit`` functions out of the engine's ``v1/worker/mamba_utils.py`` (``source``,
 ``wheel``, ``extract``), binds their parameters by name (``vocabulary``, ``signatures``), reads from the

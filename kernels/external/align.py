@@ -1,5 +1,4 @@
-"""An engine's own kernels as an `AlignKernels` set: each launched with its release's grid and arguments by
-name.
+"""An engine's own kernels as an `AlignKernels` set, launched with its release's grid and arguments by name.
 
 Values come from the memory objects of `stalerow.kernels` and go to the kernels' parameters as ``vocabulary``
 says. Nothing of the engine's host code runs; what it does around a launch (the snapshot of accepted counts,
@@ -139,9 +138,7 @@ class ExternalAlign:
         if num_rows == 0:
             return
         if self._interpreted and bool((idx_mapping[:num_rows] < 0).any()):
-            raise ValueError(
-                f"preprocess of {self.name}: idx_mapping has a -1 row, which no release masks; drop it"
-            )
+            raise ValueError(f"preprocess of {self.name}: idx_mapping has a -1 row, which no release masks; drop it")
         step = StepArguments(
             self,
             num_rows,

@@ -1,8 +1,7 @@
-"""Where what was taken from an engine stays: one folder per user, filled by rename so that it is never half
-there.
+"""Where what was taken from an engine stays: one folder per user, filled by rename, so never half there.
 
 Data comes from ``wheel`` (a release's source files) and ``extract`` (a module of kernels) and is read by
-``source`` and ``module``. Nothing in here is ever executed.
+``source`` and ``module``.
 """
 
 import os
@@ -14,8 +13,10 @@ from pathlib import Path
 
 
 def cache_root() -> Path:
-    """The folder of everything cached: ``$STALEROW_CACHE``, else ``$XDG_CACHE_HOME/stalerow``, else
-    ``~/.cache/stalerow``. It need not exist yet."""
+    """The folder of everything cached; it need not exist yet.
+
+    ``$STALEROW_CACHE``, else ``$XDG_CACHE_HOME/stalerow``, else ``~/.cache/stalerow``.
+    """
     if own := os.environ.get("STALEROW_CACHE"):
         return Path(own).expanduser()
     if xdg := os.environ.get("XDG_CACHE_HOME"):
@@ -38,8 +39,7 @@ def write_file(path: Path, text: str) -> None:
 
 @contextmanager
 def staged_folder(target: Path) -> Iterator[Path]:
-    """A scratch folder beside `target` that becomes `target` if the block ends well, and vanishes if it does
-    not.
+    """A scratch folder beside `target` that becomes `target` if the block ends well, and else vanishes.
 
     Two processes may fill the same target at once: the first rename wins, and the other's copy is dropped.
     """

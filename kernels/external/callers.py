@@ -70,12 +70,8 @@ def zeroes_padding(tables: SourceFile) -> Seen | None:
                 continue
             if not isinstance(branch.test.ops[0], ast.GtE):
                 continue
-            for call in (
-                node for part in branch.body for node in ast.walk(part) if isinstance(node, ast.Call)
-            ):
-                zero = (
-                    len(call.args) > 1 and isinstance(call.args[1], ast.Constant) and call.args[1].value == 0
-                )
+            for call in (node for part in branch.body for node in ast.walk(part) if isinstance(node, ast.Call)):
+                zero = len(call.args) > 1 and isinstance(call.args[1], ast.Constant) and call.args[1].value == 0
                 if zero and ast.unparse(call.func).endswith("store"):
                     return Seen(call, name, "zeroes")
     return None
@@ -112,11 +108,7 @@ def seed_divisor(caller: SourceFile) -> Seen | None:
 def copied_before(launch: Launch, target: ast.expr, origin: ast.expr) -> Seen | None:
     """``target.copy_(origin)`` (or a slice of it) in the launching function, before the launch."""
     for call in ast.walk(launch.function):
-        if (
-            not isinstance(call, ast.Call)
-            or not isinstance(call.func, ast.Attribute)
-            or call.func.attr != "copy_"
-        ):
+        if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Attribute) or call.func.attr != "copy_":
             continue
         if call.lineno > launch.call.lineno or not call.args:
             continue

@@ -75,12 +75,8 @@ def _stand_in(source: EngineSource) -> str:
     kernel = KERNEL_NAMES["indices"]
     file = source.files.get(INDICES_FILE)
     if file is None:
-        return (
-            f"stalerow's own (inferred: no `{kernel}`, as up to 0.28.0, where tensor operations did the same)"
-        )
-    return (
-        f"stalerow's own (no `{kernel}`; tensor operations in {file.path}, `{INDICES_FUNCTION}`, do the same)"
-    )
+        return f"stalerow's own (inferred: no `{kernel}`, as up to 0.28.0, where tensor operations did the same)"
+    return f"stalerow's own (no `{kernel}`; tensor operations in {file.path}, `{INDICES_FUNCTION}`, do the same)"
 
 
 def _render(found: Description) -> Iterator[str]:

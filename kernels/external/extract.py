@@ -132,11 +132,7 @@ def _free_names(statement: ast.FunctionDef | ast.Assign | ast.AnnAssign) -> set[
 
     Return and parameter annotations count, since Triton evaluates them (``tl.constexpr``).
     """
-    loads = {
-        node.id
-        for node in ast.walk(statement)
-        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)
-    }
+    loads = {node.id for node in ast.walk(statement) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)}
     if not isinstance(statement, ast.FunctionDef):
         return loads
     arguments = statement.args

@@ -71,9 +71,7 @@ def follow(expression: ast.expr, function: ast.FunctionDef, tree: ast.Module) ->
 def _assigned(scope: ast.FunctionDef | ast.Module, name: str, deep: bool = True) -> list[ast.expr]:
     values: list[ast.expr] = []
     for node in ast.walk(scope) if deep else scope.body:
-        if isinstance(node, ast.Assign) and any(
-            isinstance(t, ast.Name) and t.id == name for t in node.targets
-        ):
+        if isinstance(node, ast.Assign) and any(isinstance(t, ast.Name) and t.id == name for t in node.targets):
             values.append(node.value)
         elif isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name) and node.target.id == name:
             values += [node.value] if node.value is not None else []

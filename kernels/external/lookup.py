@@ -18,8 +18,7 @@ _Kind = Literal["slot", "row", "stride", "mapping"]
 
 @dataclass(frozen=True)
 class RowUse:
-    """One address computation: `row` says what picks the table row (None: neither), at `line`, as
-    `expression`."""
+    """One address computation, `expression` at `line`: what picks the table row (None: neither)."""
 
     row: Row | None
     line: int

@@ -1,5 +1,4 @@
-"""From source text to a release's `CallerProfile`: every field decided by what the code does, never by a
-version.
+"""From source text to a `CallerProfile`: every field decided by what the code does, never by a version.
 
 What the runner's own files state is *read*. Where such a file is absent (a single ``mamba_utils.py``) the
 field is *inferred* from what the kernels' file shows, by what goes together in all published releases, and is
@@ -74,11 +73,7 @@ def _at(launch: Launch, parameter: str) -> tuple[str, str]:
 
 
 def _copy_row(source: EngineSource) -> Fact:
-    uses = [
-        (role, use)
-        for role in ("precopy", "postprocess")
-        for use in row_uses(source.kernels, KERNEL_NAMES[role])
-    ]
+    uses = [(role, use) for role in ("precopy", "postprocess") for use in row_uses(source.kernels, KERNEL_NAMES[role])]
     rows = {use.row for _, use in uses}
     if not uses or None in rows:
         raise UnclearCaller(
@@ -98,7 +93,7 @@ def _binds(source: EngineSource, copy_row: Fact) -> Fact:
         if found is None:
             raise UnclearCaller(
                 f"{caller.path}: cannot see which block tables it hands to `{callers.INITIALIZER}`; "
-                "give the mamba_utils.py alone to have it inferred"
+                "give a copy of the mamba_utils.py outside the checkout to have it inferred"
             )
         return Fact("binds", found.value, "read", *found.evidence(caller))
     second = callers.takes_index_tables(source.kernels)
@@ -149,9 +144,7 @@ def _gather(source: EngineSource, binds: Fact) -> tuple[Fact, Fact]:
     zeroing, dirty = callers.zeroes_padding(tables), callers.clears_dirty_rows(tables)
     facts = []
     for name, found in (("zero_padding", zeroing), ("clears_dirty_rows", dirty)):
-        where, text = (
-            found.evidence(tables) if found is not None else (str(tables.path), "nothing of the kind")
-        )
+        where, text = found.evidence(tables) if found is not None else (str(tables.path), "nothing of the kind")
         facts.append(Fact(name, found is not None, "read", where, text))
     return facts[0], facts[1]
 
@@ -168,15 +161,15 @@ def _seed_unit(source: EngineSource, binds: Fact) -> Fact:
 
 def _accepted(source: EngineSource) -> Fact:
     v2 = [
-        launch for launch in launches_of(source, "postprocess") if launch.constant("HAS_IDX_MAPPING") is True
+        launch
+        for launch in launches_of(source, "postprocess")
+        if launch.constant("HAS_IDX_MAPPING") is True and "num_accepted_tokens_ptr" in launch.arguments
     ]
     if not v2:
         written = callers.stores_to(source.kernels, KERNEL_NAMES["postprocess"], "num_accepted_tokens_ptr")
         if written is not None:
             return Fact("accepted", "in_place", "inferred", *written.evidence(source.kernels))
-        return Fact(
-            "accepted", "snapshot", "inferred", "", "the kernel only writes num_accepted_tokens_out_ptr"
-        )
+        return Fact("accepted", "snapshot", "inferred", "", "the kernel only writes num_accepted_tokens_out_ptr")
     launch = v2[0]
     where, text = _at(launch, "num_accepted_tokens_ptr")
     if launch.is_none("num_accepted_tokens_out_ptr") or "num_accepted_tokens_out_ptr" not in launch.arguments:
@@ -202,12 +195,8 @@ def _tiles(source: EngineSource) -> Fact:
                 return Fact("tiles", value, "read", where, f"{text} = {value}")
     kernel = jit_functions(source.kernels.tree)[KERNEL_NAMES["precopy"]]
     if any(arg.arg == "TEMPORAL_TILES" for arg in kernel.args.args):
-        return Fact(
-            "tiles", 16, "assumed", f"{source.kernels.path}:{kernel.lineno}", "no launch says how many"
-        )
-    return Fact(
-        "tiles", 1, "read", f"{source.kernels.path}:{kernel.lineno}", "the kernel has no TEMPORAL_TILES"
-    )
+        return Fact("tiles", 16, "assumed", f"{source.kernels.path}:{kernel.lineno}", "no launch says how many")
+    return Fact("tiles", 1, "read", f"{source.kernels.path}:{kernel.lineno}", "the kernel has no TEMPORAL_TILES")
 
 
 def _speculation(source: EngineSource, binds: Fact) -> tuple[Fact, Fact]:
@@ -222,9 +211,7 @@ def _speculation(source: EngineSource, binds: Fact) -> tuple[Fact, Fact]:
     ds_where = refuses.evidence(caller) if refuses is not None else (str(caller.path), "nothing refuses it")
     needs = callers.needs_drafts(caller)
     spec_where = (
-        needs.evidence(caller)
-        if needs is not None
-        else (str(caller.path), "no row is excluded for having none")
+        needs.evidence(caller) if needs is not None else (str(caller.path), "no row is excluded for having none")
     )
     return (
         Fact("ds_conv_with_drafts", refuses is None, "read", *ds_where),

@@ -1,5 +1,4 @@
-"""The kernels of a file held against the vocabulary: every parameter gets its value's name, or the file is
-refused.
+"""The kernels of a file held against the vocabulary: each parameter gets its value, or the file is refused.
 
 Works on syntax alone, so that ``describe`` can say what would be bound without importing Triton.
 """
@@ -33,8 +32,7 @@ class Signature:
 
 
 def signatures(source: EngineSource) -> dict[str, Signature]:
-    """The align kernels of `source` by role; ``indices`` may be absent where the attention backends compute
-    them.
+    """The align kernels of `source` by role; ``indices`` may be absent where the backends compute them.
 
     Raises `MissingKernel` or `UnknownParameter`, naming the kernel or parameter, the file and the releases.
     """

@@ -28,9 +28,7 @@ class SourceFile:
         try:
             return ast.parse(self.text, filename=str(self.path))
         except SyntaxError as error:
-            raise ExternalKernelError(
-                f"{self.path}:{error.lineno}: not valid Python ({error.msg}); fix it"
-            ) from error
+            raise ExternalKernelError(f"{self.path}:{error.lineno}: not valid Python ({error.msg}); fix it") from error
 
     @cached_property
     def lines(self) -> list[str]:
@@ -94,21 +92,14 @@ def _package_in(folder: Path) -> Path:
         return renamed[0]
     if renamed:
         listed = ", ".join(str(package) for package in renamed)
-        raise SourceNotFound(
-            f"{folder}: {len(renamed)} packages hold {KERNEL_FILE} ({listed}); give one of them"
-        )
+        raise SourceNotFound(f"{folder}: {len(renamed)} packages hold {KERNEL_FILE} ({listed}); give one of them")
     raise SourceNotFound(
-        f"{folder}: no vllm/{KERNEL_FILE} in it; "
-        "give the root of a checkout, the package's folder, or the file itself"
+        f"{folder}: no vllm/{KERNEL_FILE} in it; give the root of a checkout, the package's folder, or the file itself"
     )
 
 
 def _read(name: str, origin: str, package: Path) -> EngineSource:
-    found = {
-        relative: _read_file(package / relative)
-        for relative in ENGINE_FILES
-        if (package / relative).is_file()
-    }
+    found = {relative: _read_file(package / relative) for relative in ENGINE_FILES if (package / relative).is_file()}
     return EngineSource(name, origin, found)
 
 
@@ -116,6 +107,4 @@ def _read_file(path: Path) -> SourceFile:
     try:
         return SourceFile(path, path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError) as error:
-        raise SourceNotFound(
-            f"{path}: cannot be read ({error}); expected an engine's Python source"
-        ) from error
+        raise SourceNotFound(f"{path}: cannot be read ({error}); expected an engine's Python source") from error

@@ -1,5 +1,4 @@
-"""What stalerow knows of the engines' align kernels: their names, their parameters, and the value behind
-each.
+"""What stalerow knows of the engines' align kernels: names, parameters, and the value behind each.
 
 Parameters are matched by name alone, so their order, and which of them a release has, do not matter. A value
 is a dotted path into an `align.StepArguments`. Names and ranges were read from the published wheels of vLLM

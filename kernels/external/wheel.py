@@ -44,8 +44,7 @@ _VERSIONS = re.compile(r"\(from versions: ([^)]*)\)")
 
 
 def fetch(distribution: str, version: str) -> Path:
-    """The cached folder with the files of `distribution` at exactly `version`, downloading the wheel if need
-    be.
+    """The cached folder with the files of `distribution` at exactly `version`, downloaded if need be.
 
     Raises `DownloadError` when pip or the network is missing or there is no such version, and
     `SourceNotFound` when the wheel has no ``v1/worker/mamba_utils.py``.
@@ -88,9 +87,7 @@ def _download(requirement: str, folder: Path) -> Path:
 
 
 def _explain(requirement: str, said: str) -> str:
-    instead = (
-        "or give the path of a checkout, of an installed package's folder or of a mamba_utils.py instead"
-    )
+    instead = "or give the path of a checkout, of an installed package's folder or of a mamba_utils.py instead"
     if "No module named pip" in said:
         return (
             f"cannot fetch {requirement}: this Python ({sys.executable}) has no pip; "
@@ -106,10 +103,10 @@ def _explain(requirement: str, said: str) -> str:
         known = [v.strip() for v in listed.group(1).split(",")] if listed else []
         if known and known != ["none"]:
             latest = ", ".join(known[-6:])
-            return f"cannot fetch {requirement}: no such version; take one of {latest}, {instead}"
-        return (
-            f"cannot fetch {requirement}: the index has no wheel of that name; check the spelling, {instead}"
-        )
+            return (
+                f"cannot fetch {requirement}: no such version; the latest are {latest}; take one that exists, {instead}"
+            )
+        return f"cannot fetch {requirement}: the index has no wheel of that name; check the spelling, {instead}"
     lines = [line.strip() for line in said.splitlines() if line.strip()]
     last = lines[-1] if lines else "no output"
     return f"cannot fetch {requirement}: pip failed ({last}); try it by hand, {instead}"

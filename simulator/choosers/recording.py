@@ -1,11 +1,36 @@
-"""The recording order: lets another chooser decide the order of events and keeps what it picked as an `Order`."""
+"""Recording choosers: let another chooser decide and keep what it picked, to be played back or shrunk later.
+
+`RecordingChooser` keeps a generator's picks with their labels; `RecordingOrder` keeps the order of a run as an `Order`.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from stalerow.simulator.choosers import Chooser
 from stalerow.simulator.schedule import Order
+
+
+class Pick(NamedTuple):
+    """One decision of a generator: `choice` of `options`."""
+
+    label: str
+    options: int
+    choice: int
+
+
+class RecordingChooser:
+    """Passes every question on to `chooser` and keeps the answers in `picks`."""
+
+    def __init__(self, chooser: Chooser) -> None:
+        self._chooser = chooser
+        self.picks: list[Pick] = []
+
+    def pick(self, n: int, label: str = "") -> int:
+        choice = self._chooser.pick(n, label)
+        self.picks.append(Pick(label, n, choice))
+        return choice
 
 
 class RecordingOrder:

@@ -47,7 +47,7 @@ def job_count(jobs: int | None) -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def schedule_source(text: str, pp: int | None = None, runner: str | None = None):  # type: ignore[no-untyped-def]
+def schedule_source(text: str, pp: int | None = None, runner: str | None = None):
     """A schedule from a seed or from a file, as `run` and `replay` take it."""
     from stalerow.simulator.generate import from_seed
     from stalerow.simulator.schedule import load

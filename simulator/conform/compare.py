@@ -13,9 +13,11 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+
 from stalerow.simulator.conform.replay import Replay
 from stalerow.simulator.conform.trace import Record, ScheduleRecord, Trace, UpdateRecord, load_trace
-from stalerow.simulator.engine import Profile, profile
+from stalerow.simulator.engine import Profile
+from stalerow.simulator.engine import profile as find_profile
 
 Path_ = tuple[str | int, ...]
 
@@ -64,25 +66,25 @@ class ConformanceReport:
         return next((run for run in self.runs if not run.agrees), None)
 
 
-def conform_trace(path: str | Path, profile_: Profile | str | None = None) -> Conformance:
+def conform_trace(path: str | Path, profile: Profile | str | None = None) -> Conformance:
     """Compare our engine with a recorded run; the profile is that of the recorded version unless given.
 
     ValueError if the file is not a recorded run or its version has no profile.
     """
     trace = load_trace(path)
     name = Path(path).name.removesuffix(".gz").removesuffix(".json")
-    return compare_trace(name, trace, profile_)
+    return compare_trace(name, trace, profile)
 
 
-def conform_traces(paths: Iterable[str | Path], profile_: Profile | str | None = None) -> ConformanceReport:
+def conform_traces(paths: Iterable[str | Path], profile: Profile | str | None = None) -> ConformanceReport:
     """Compare our engine with several recorded runs."""
-    return ConformanceReport(tuple(conform_trace(path, profile_) for path in paths))
+    return ConformanceReport(tuple(conform_trace(path, profile) for path in paths))
 
 
-def compare_trace(name: str, trace: Trace, profile_: Profile | str | None = None) -> Conformance:
+def compare_trace(name: str, trace: Trace, profile: Profile | str | None = None) -> Conformance:
     """Compare our engine with a recorded run that is loaded already."""
     version = trace.meta.versions["vllm"]
-    rules = profile_ if isinstance(profile_, Profile) else profile(profile_ or version)
+    rules = profile if isinstance(profile, Profile) else find_profile(profile or version)
     try:
         records = trace.records()
     except msgspec.ValidationError as error:

@@ -114,9 +114,7 @@ class Run:
         self.queue.append((output, counts, self.step))
         self.trace.append(record)
 
-    def describe(
-        self, record: dict[str, Any], output: Any, known: dict[str, tuple[int, int]]
-    ) -> dict[str, int]:
+    def describe(self, record: dict[str, Any], output: Any, known: dict[str, tuple[int, int]]) -> dict[str, int]:
         """Write a schedule down; returns how many tokens each row will sample."""
         new = {item.req_id: item.num_computed_tokens for item in output.scheduled_new_reqs}
         cached = output.scheduled_cached_reqs
@@ -154,9 +152,7 @@ class Run:
         record["finished_req_ids"] = sorted(output.finished_req_ids)
         record["preempted_req_ids"] = sorted(output.preempted_req_ids or ())
         record["zero"] = list(output.new_block_ids_to_zero or ())
-        record["copies"] = [
-            (pair.src_block_id, pair.dst_block_id) for pair in output.kv_cache_block_copies or ()
-        ]
+        record["copies"] = [(pair.src_block_id, pair.dst_block_id) for pair in output.kv_cache_block_copies or ()]
         record["running"] = [request.request_id for request in self.scheduler.running]
         record["waiting"] = [request.request_id for request in self.scheduler.waiting]
         record["sched_blocks"] = self.block_lists()

@@ -61,6 +61,7 @@ DEFAULTS = {
     "lookahead_hashes": True,
     "marks_draft_group": True,
     "asynchronous": True,
+    "recurrent_specs": 1,
     "n_gdn": 6,
     "n_fa": 2,
     "accept_seed": 0,
@@ -193,9 +194,7 @@ class Released:
         config.cache_config.kv_cache_layout = "NHD"
         config.cache_config.num_gpu_blocks = o["num_blocks"]
         if config.cache_config.mamba_block_size != o["block_size"]:
-            raise ValueError(
-                f"mamba block size {config.cache_config.mamba_block_size}: expected {o['block_size']}"
-            )
+            raise ValueError(f"mamba block size {config.cache_config.mamba_block_size}: expected {o['block_size']}")
         return config
 
     def _kv_cache_config(self) -> Any:
@@ -208,9 +207,9 @@ class Released:
                 block_size=attention_size, num_kv_heads=2, head_size=32, dtype=bfloat16, page_size_padded=page
             )
 
-        def recurrent(page: int | None = None) -> Any:
+        def recurrent(page: int | None = None, kind: int = 0) -> Any:
             return api.interface.MambaSpec(
-                shapes=((3, 96), (4, 16, 16)),
+                shapes=((3, 96), (4, 16, 16 - 8 * kind)),
                 dtypes=(bfloat16, float32),
                 block_size=o["block_size"],
                 page_size_padded=page,
@@ -221,10 +220,13 @@ class Released:
 
         page = max(attention().page_size_bytes, recurrent().page_size_bytes)
         layers: dict[str, Any] = {}
-        for _ in range(o["n_fa"]):
-            for _ in range(o["n_gdn"] // o["n_fa"]):
-                layers[f"model.layers.{len(layers)}.linear_attn"] = recurrent(page)
-            layers[f"model.layers.{len(layers)}.self_attn.attn"] = attention(page)
+        repeats = max(o["n_fa"], 1)
+        for _ in range(repeats):
+            for index in range(o["n_gdn"] // repeats):
+                kind = index % o["recurrent_specs"]
+                layers[f"model.layers.{len(layers)}.linear_attn"] = recurrent(page, kind)
+            if o["n_fa"]:
+                layers[f"model.layers.{len(layers)}.self_attn.attn"] = attention(page)
         if o["K"]:
             layers[DRAFT_LAYER] = attention(page)
         groups = api.get_kv_cache_groups(self.config, layers)
@@ -264,17 +266,19 @@ class Released:
 
     def meta(self) -> dict[str, Any]:
         """What the released code derived from the options."""
-        kinds = [type(group.kv_cache_spec).__name__ for group in self.kv_config.kv_cache_groups]
+        groups = self.kv_config.kv_cache_groups
+        specs = [group.kv_cache_spec for group in groups]
         return {
             "versions": {"vllm": self.api.version},
             "config": self.options,
             "groups": [
                 {
-                    "type": kind,
+                    "type": type(spec).__name__,
                     "is_eagle_group": group.is_eagle_group,
-                    "block_size": group.kv_cache_spec.block_size,
+                    "block_size": spec.block_size,
+                    "spec": specs.index(spec),
                 }
-                for kind, group in zip(kinds, self.kv_config.kv_cache_groups)
+                for group, spec in zip(groups, specs)
             ],
             "scheduler_block_size": self.scheduler_block_size,
             "hash_block_size": self.hash_block_size,

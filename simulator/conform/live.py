@@ -16,6 +16,7 @@ from types import TracebackType
 from typing import IO, Any
 
 import msgspec
+
 from stalerow.simulator.conform.compare import Conformance, compare_trace
 from stalerow.simulator.conform.trace import Trace
 from stalerow.simulator.conform.workloads import random_task
@@ -54,9 +55,7 @@ class LiveScheduler:
             )
         except OSError as error:
             self._errors.close()
-            raise LiveError(
-                f"{self._python}: expected a Python interpreter ({error}); check the path"
-            ) from error
+            raise LiveError(f"{self._python}: expected a Python interpreter ({error}); check the path") from error
         try:
             self.version = str(self._read()["ready"])
         except BaseException:
@@ -119,7 +118,7 @@ def _last_words(text: str) -> str:
 
 
 def conform_live(
-    scheduler: LiveScheduler, seeds: Iterable[int], profile_: Profile | str | None = None
+    scheduler: LiveScheduler, seeds: Iterable[int], profile: Profile | str | None = None
 ) -> Iterator[Conformance]:
     """Compare random workloads, one per seed, as they finish.
 
@@ -133,4 +132,4 @@ def conform_live(
         except LiveError as error:
             yield Conformance(name, scheduler.version, 0, 0, 0, f"vLLM raised {_last_words(str(error))}")
             continue
-        yield compare_trace(name, trace, profile_)
+        yield compare_trace(name, trace, profile)

@@ -73,9 +73,7 @@ class Replay:
                 prefix = self._continued(str(source)[4:], count)
             else:
                 prefix = [stream_token(source, index) for index in range(count)]
-        return prefix + [
-            stream_token(request.seed, index) for index in range(len(prefix), request.prompt_len)
-        ]
+        return prefix + [stream_token(request.seed, index) for index in range(len(prefix), request.prompt_len)]
 
     def _continued(self, request_id: str, count: int) -> list[int]:
         """The first `count` tokens of another request, as far as the model would go on."""
@@ -94,9 +92,7 @@ class Replay:
         aborted = self._abort(self._step + 1, "pre_schedule")
         inflight = list(core.inflight)
         known = core.scheduler.requests
-        before = {
-            key: (request.num_output_placeholders, request.num_tokens) for key, request in known.items()
-        }
+        before = {key: (request.num_output_placeholders, request.num_tokens) for key, request in known.items()}
         step = core.schedule()
         self._step = step.number
         return ScheduleRecord(
@@ -169,9 +165,7 @@ class Replay:
             after_schedule_of=self._step,
             sampled=counts,
             delivered=dict(delivered.outputs),
-            state={
-                key: StateRecord(counters, _counters_or_freed(core, key)) for key, counters in before.items()
-            },
+            state={key: StateRecord(counters, _counters_or_freed(core, key)) for key, counters in before.items()},
             aborts_before_update=aborted,
             ignored_already_gone=list(delivered.ignored),
         )

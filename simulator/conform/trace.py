@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import msgspec
+
 from stalerow.simulator.engine import EngineConfig, GroupConfig
 
 BlockIds = list[list[int]]
@@ -43,6 +44,7 @@ class TraceGroup(msgspec.Struct, frozen=True):
     type: Literal["MambaSpec", "FullAttentionSpec"]
     is_eagle_group: bool
     block_size: int
+    spec: int = 0
 
 
 class Meta(msgspec.Struct, frozen=True):
@@ -64,9 +66,7 @@ class Meta(msgspec.Struct, frozen=True):
             "FullAttentionSpec": "attention",
         }
         return EngineConfig(
-            groups=tuple(
-                GroupConfig(kinds[g.type], g.block_size, draft=g.is_eagle_group) for g in self.groups
-            ),
+            groups=tuple(GroupConfig(kinds[g.type], g.block_size, g.is_eagle_group, g.spec) for g in self.groups),
             num_blocks=c.num_blocks,
             pipeline_parallel_size=c.P,
             num_speculative_tokens=c.K,

@@ -20,30 +20,23 @@ def random_task(seed: int) -> Task:
 
 
 def _options(rng: random.Random) -> dict[str, Any]:
-    drafts = rng.choice((0, 1, 2, 2, 3, 4))
-    size = rng.choice((4, 8, 8, 16))
-    attention = rng.choice((size * 2, max(size // 2, 4))) if rng.random() < 0.15 else size
-    scheduler_size = max(size, attention)
-    recurrent_layers, attention_layers = rng.choice(((6, 2), (4, 2), (3, 1)))
+    options = _sizes(rng)
+    drafts, size = options["K"], options["block_size"]
+    scheduler_size = max(size, options["attention_block_size"])
     sequences = rng.randint(1, 5)
-    budget = max(rng.choice((size, 2 * size, 24, 32, 64)), 1 + drafts, sequences)
-    groups = 2 + recurrent_layers // attention_layers
-    smallest = 1 + groups * (3 + drafts)
-    return {
+    smallest = 1 + options.pop("groups") * (3 + drafts)
+    single = not (options["n_gdn"] and options["n_fa"])
+    intervals = (0, 0, 0, None, scheduler_size, 2 * scheduler_size, 4 * scheduler_size)
+    return options | {
         "P": rng.choice((1, 2, 2, 3, 4)),
-        "K": drafts,
-        "block_size": size,
-        "attention_block_size": attention,
-        "n_gdn": recurrent_layers,
-        "n_fa": attention_layers,
         "num_blocks": smallest + rng.choice((0, 4, 10, 20, 40, 80)),
         "max_num_seqs": sequences,
-        "max_num_batched_tokens": budget,
+        "max_num_batched_tokens": max(rng.choice((size, 2 * size, 24, 32, 64)), 1 + drafts, sequences),
         "max_model_len": rng.choice((48, 64, 100, 256)),
-        "prefix_match_unit": min(size, attention) // 2 if rng.random() < 0.25 else None,
-        "retention_interval": rng.choice(
-            (0, 0, 0, None, scheduler_size, 2 * scheduler_size, 4 * scheduler_size)
-        ),
+        "prefix_match_unit": min(size, options["attention_block_size"]) // 2
+        if rng.random() < 0.25 and not single
+        else None,
+        "retention_interval": rng.choice(intervals if options["n_gdn"] else (0, None)),
         "long_prefill_token_threshold": rng.choice((0, 0, 0, 5, size, 2 * size)),
         "reserve_full_isl": rng.random() < 0.7,
         "watermark": rng.choice((0.0, 0.0, 0.0, 0.05, 0.2)),
@@ -55,6 +48,23 @@ def _options(rng: random.Random) -> dict[str, Any]:
         "accept_seed": rng.randrange(1000),
         "accept_prob": rng.choice((0.0, 0.3, 0.6, 0.9, 1.0)),
         "steps": 160,
+    }
+
+
+def _sizes(rng: random.Random) -> dict[str, Any]:
+    """Layers, groups and block sizes: mostly a hybrid model with one block size."""
+    size = rng.choice((4, 8, 8, 16))
+    recurrent, attention = rng.choice(((6, 2), (4, 2), (3, 1), (6, 2), (4, 2), (3, 1), (0, 2), (2, 0)))
+    hybrid = recurrent > 0 and attention > 0
+    mixed = hybrid and rng.random() < 0.15
+    return {
+        "K": rng.choice((0, 1, 2, 2, 3, 4)) if attention else 0,
+        "block_size": size,
+        "attention_block_size": rng.choice((size * 2, max(size // 2, 4))) if mixed else size,
+        "n_gdn": recurrent,
+        "n_fa": attention,
+        "recurrent_specs": 2 if recurrent > 2 and rng.random() < 0.2 else 1,
+        "groups": 2 + recurrent // max(attention, 1),
     }
 
 

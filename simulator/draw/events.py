@@ -53,7 +53,7 @@ def _step(step: Step) -> str:
     return " ".join(rows) + (f" ({'; '.join(notes)})" if notes else "") or "empty"
 
 
-def _lists(ids) -> str:  # type: ignore[no-untyped-def]
+def _lists(ids) -> str:
     return " / ".join(",".join(map(str, group)) or "-" for group in ids)
 
 

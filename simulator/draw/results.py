@@ -29,12 +29,17 @@ def print_comparison(rows: Sequence[Row], device: str) -> None:
     for name in ("kernels", "runner", "PP"):
         table.add_column(name, no_wrap=True)
     table.add_column("schedules", justify="right")
+    if any(row.refused for row in rows):
+        table.add_column("refused", justify="right")
     table.add_column("violating", justify="right")
     table.add_column("first violation of each, by kind")
     for row in rows:
         kinds = ", ".join(f"{k} {n}" for k, n in sorted(row.kinds.items(), key=lambda i: -i[1])) or "-"
         style = "red" if row.violating else ""
-        table.add_row(row.kernels, row.runner, str(row.pp), str(row.schedules), str(row.violating), kinds, style=style)
+        cells = [row.kernels, row.runner, str(row.pp), str(row.schedules), str(row.violating), kinds]
+        if any(r.refused for r in rows):
+            cells.insert(4, str(row.refused))
+        table.add_row(*cells, style=style)
     out.print(table)
     failing = [row for row in rows if row.first is not None]
     if not failing:

@@ -60,9 +60,7 @@ class BlockPool:
     def take(self, count: int) -> list[int]:
         """Hand out the first `count` free blocks, without their hashes. ValueError if there are fewer."""
         if count > len(self._free):
-            raise ValueError(
-                f"{count} blocks wanted, {len(self._free)} free; check num_free_blocks before taking"
-            )
+            raise ValueError(f"{count} blocks wanted, {len(self._free)} free; check num_free_blocks before taking")
         taken = [self._free.popitem(last=False)[0] for _ in range(count)]
         for block in taken:
             if block in self._cached:

@@ -86,8 +86,7 @@ class KVCache:
             for manager, table, blocks in zip(self.managers, tables, hit.blocks):
                 manager.adopt_hit(table, blocks, hit.num_tokens)
         new = tuple(
-            tuple(manager.allocate(table, num_tokens, num_slots))
-            for manager, table in zip(self.managers, tables)
+            tuple(manager.allocate(table, num_tokens, num_slots)) for manager, table in zip(self.managers, tables)
         )
         # Drafts may be rejected, so only known tokens are hashed.
         self.cache_blocks(request, min(num_tokens, request.num_tokens))

@@ -30,9 +30,7 @@ class GroupConfig:
 
     def __post_init__(self) -> None:
         if self.kind not in ("attention", "recurrent"):
-            raise ValueError(
-                f"group kind {self.kind!r}: expected 'attention' or 'recurrent'; name one of them"
-            )
+            raise ValueError(f"group kind {self.kind!r}: expected 'attention' or 'recurrent'; name one of them")
         _positive("block_size", self.block_size, "give the group's block size in tokens")
 
 
@@ -88,9 +86,7 @@ class EngineConfig:
             if getattr(self, name) < 0:
                 raise misfit(f"{name} {getattr(self, name)}", "0 or more", "use 0 to switch it off")
         if self.max_model_len < 2:
-            raise misfit(
-                f"max_model_len {self.max_model_len}", "2 or more", "a prompt and an output must fit"
-            )
+            raise misfit(f"max_model_len {self.max_model_len}", "2 or more", "a prompt and an output must fit")
         width = 1 + self.num_speculative_tokens
         if self.max_num_batched_tokens < width:
             raise misfit(
@@ -175,9 +171,7 @@ class EngineConfig:
         """
         last = min(prompt_len + max_tokens + 2 * (1 + self.num_speculative_tokens), self.max_model_len)
         states = 4 + self.num_speculative_tokens + self.max_inflight_steps
-        return sum(
-            states if group.kind == "recurrent" else -(-last // group.block_size) + 1 for group in self.groups
-        )
+        return sum(states if group.kind == "recurrent" else -(-last // group.block_size) + 1 for group in self.groups)
 
 
 def _positive(name: str, value: int, remedy: str) -> None:

@@ -13,7 +13,8 @@ from dataclasses import dataclass
 
 from stalerow.simulator.engine.config import EngineConfig
 from stalerow.simulator.engine.policies import Policies
-from stalerow.simulator.engine.profiles import Profile, profile
+from stalerow.simulator.engine.profiles import Profile
+from stalerow.simulator.engine.profiles import profile as find_profile
 from stalerow.simulator.engine.request import Request
 from stalerow.simulator.engine.scheduler import Scheduler
 from stalerow.simulator.engine.step import BlockLists, Step
@@ -36,11 +37,9 @@ class Delivered:
 class EngineCore:
     """One engine process: feed it requests, call `schedule` and `process` in any order that it allows."""
 
-    def __init__(
-        self, config: EngineConfig, profile_: Profile | str = "0.33", policies: Policies | None = None
-    ) -> None:
+    def __init__(self, config: EngineConfig, profile: Profile | str = "0.33", policies: Policies | None = None) -> None:
         self.config = config
-        self.profile = profile(profile_) if isinstance(profile_, str) else profile_
+        self.profile = find_profile(profile) if isinstance(profile, str) else profile
         self.scheduler = Scheduler(config, self.profile, policies or Policies())
         self._fifo: deque[Step] = deque()
         self._schedules_since_delivery = 0
@@ -113,9 +112,7 @@ class EngineCore:
         """Decide the next step and append it to the FIFO. RuntimeError if `can_schedule` is False."""
         if not self.can_schedule:
             why = "the FIFO is full" if self.scheduler.has_requests else "there is nothing to schedule"
-            raise RuntimeError(
-                f"schedule() with {len(self._fifo)} steps in flight: {why}; check can_schedule first"
-            )
+            raise RuntimeError(f"schedule() with {len(self._fifo)} steps in flight: {why}; check can_schedule first")
         step = self.scheduler.schedule()
         self._fifo.append(step)
         self._schedules_since_delivery += 1
@@ -125,14 +122,14 @@ class EngineCore:
         """Pop the oldest step and apply what its last rank sampled.
 
         `sampled` maps request ids to the tokens returned (accepted drafts plus one); rows that sample nothing
-        may be absent. Tokens past a request's cap are dropped. RuntimeError if nothing is in flight.
+        may be absent. Tokens past a request's cap are dropped. RuntimeError if nothing is in flight,
+        ValueError if a row returns more tokens than it can.
         """
         if not self._fifo:
-            raise RuntimeError(
-                "process() with no step in flight: expected a scheduled step; call schedule() first"
-            )
-        step = self._fifo.popleft()
+            raise RuntimeError("process() with no step in flight: expected a scheduled step; call schedule() first")
+        step = self._fifo[0]
         outputs, ignored = self.scheduler.update_from_output(step, sampled)
+        self._fifo.popleft()
         if outputs:
             self._schedules_since_delivery = 0
         return Delivered(step.number, outputs, ignored)

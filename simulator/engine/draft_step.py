@@ -67,6 +67,4 @@ class StepDraft:
     def rows(self) -> Iterator[ScheduledRow]:
         """The rows for the wire, once the scheduler has decided which of them sample."""
         for row in self.scheduled:
-            yield ScheduledRow(
-                row.request.id, row.num_tokens, row.num_drafts, row.num_computed_tokens, row.samples
-            )
+            yield ScheduledRow(row.request.id, row.num_tokens, row.num_drafts, row.num_computed_tokens, row.samples)

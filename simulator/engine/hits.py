@@ -97,9 +97,7 @@ class HitSearch:
         unit = self._rules.hash_block_size if fine else family.block_size
         return min(candidate + unit, len(prefixes) * self._rules.hash_block_size)
 
-    def _gather(
-        self, found: dict[int, tuple[list[list[int]], int]], length: int
-    ) -> tuple[tuple[int, ...], ...]:
+    def _gather(self, found: dict[int, tuple[list[list[int]], int]], length: int) -> tuple[tuple[int, ...], ...]:
         by_group: list[tuple[int, ...]] = [()] * self._num_groups
         for index, family in enumerate(self.families):
             for group, blocks in zip(family.groups, found[index][0]):
@@ -107,9 +105,7 @@ class HitSearch:
                 by_group[group] = tuple(kept)
         return tuple(by_group)
 
-    def _find(
-        self, family: _Family, prefixes: Sequence[int], limit: int, drop: bool
-    ) -> tuple[list[list[int]], int]:
+    def _find(self, family: _Family, prefixes: Sequence[int], limit: int, drop: bool) -> tuple[list[list[int]], int]:
         if family.attention:
             return self._find_attention(family, prefixes, limit, drop)
         return self._find_recurrent(family, prefixes, limit)
@@ -147,9 +143,7 @@ class HitSearch:
         keep = -(-length // size)
         return [column_blocks[:keep] for column_blocks in blocks], length
 
-    def _find_recurrent(
-        self, family: _Family, prefixes: Sequence[int], limit: int
-    ) -> tuple[list[list[int]], int]:
+    def _find_recurrent(self, family: _Family, prefixes: Sequence[int], limit: int) -> tuple[list[list[int]], int]:
         """One state is enough: the rightmost boundary whose state is cached, at hash or block granularity."""
         unit, size, alignment = self._rules.hash_block_size, family.block_size, self._rules.hit_alignment
         step = unit if alignment < size else size

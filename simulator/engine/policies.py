@@ -61,9 +61,7 @@ class ChunkPolicy:
         """The grid that chunk ends are clipped to: the recurrent block size, not the scheduler's."""
         return config.recurrent_block_size
 
-    def clip(
-        self, request: Request, start: int, num_tokens: int, config: EngineConfig, rules: CacheRules
-    ) -> int:
+    def clip(self, request: Request, start: int, num_tokens: int, config: EngineConfig, rules: CacheRules) -> int:
         """Tokens of a chunk from `start`, clipped so that states land on cacheable boundaries; 0 if none
         fits.
 

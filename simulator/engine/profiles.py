@@ -16,8 +16,8 @@ class Profile:
     lookahead_hashes: with MTP a block's hash also covers the next token, which the draft KV of its last
         position depends on, so a hit no longer drops a block (0.33); before, the last block of a hit was
         dropped.
-    caches_settled_tokens: processing an output caches up to the tokens with no step in flight (0.33); before,
-        up to the computed tokens minus the output placeholders, also in synchronous mode not at all.
+    caches_settled_tokens: processing an output caches the tokens with no step in flight (0.33); before,
+        computed tokens minus output placeholders, and nothing in synchronous mode.
     resolves_trimmed_tokens: tokens past a finish are taken off the counters as well (0.33).
     rehashes_partial_tail: the partial tail of a prompt is registered again on every pass over it, which makes
         it count as cached in this step (0.32); from 0.33 on only once.
@@ -64,9 +64,7 @@ def profile(name: str) -> Profile:
     version = name.removeprefix("vllm==")
     found = _PROFILES.get(".".join(version.split(".")[:2]))
     if found is None:
-        raise ValueError(
-            f"profile {name!r}: expected one of {', '.join(_PROFILES)}; pick the closest release"
-        )
+        raise ValueError(f"profile {name!r}: expected one of {', '.join(_PROFILES)}; pick the closest release")
     return found
 
 

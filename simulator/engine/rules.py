@@ -37,15 +37,11 @@ class CacheRules:
     def of(cls, config: EngineConfig, profile: Profile) -> CacheRules:
         """The rules for one engine."""
         drafts = config.num_speculative_tokens > 0 and config.drop_draft_block
-        lookahead = (
-            drafts and config.lookahead_hashes and profile.lookahead_hashes and config.enable_prefix_caching
-        )
+        lookahead = drafts and config.lookahead_hashes and profile.lookahead_hashes and config.enable_prefix_caching
         drop = drafts and not lookahead
         marked = frozenset(i for i, group in enumerate(config.groups) if group.draft)
         # Grouping marks the drafter's group only for as long as drafts need protection at all.
-        draft_groups = (
-            (marked or frozenset(range(len(config.groups)))) if drop else marked if drafts else frozenset()
-        )
+        draft_groups = (marked or frozenset(range(len(config.groups)))) if drop else marked if drafts else frozenset()
         partial = (
             config.enable_prefix_caching
             and len(config.groups) > 1

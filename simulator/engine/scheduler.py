@@ -94,7 +94,12 @@ class Scheduler:
             block_lists=self.cache.block_lists(),
             hashed=self.cache.pool.cached_blocks(),
         )
-        self.last_step_was_futile = not (step.rows or self._finished or self._preempted)
+        self.last_step_was_futile = not (
+            step.rows
+            or self._finished
+            or self._preempted
+            or any(request.next_decode_step > self.current_step for request in self.running)
+        )
         self._finished = set()
         self._preempted = set()
         return step
@@ -205,6 +210,7 @@ class Scheduler:
         """Apply a step's output; returns (count, finish reason) per request, and the rows ignored."""
         outputs: dict[str, tuple[int, str | None]] = {}
         ignored = []
+        _check_sampled(step, sampled)
         if step.rows:
             self.last_step_was_futile = False
         for row in step.rows:
@@ -280,3 +286,14 @@ class Scheduler:
         if self._profile.caches_settled_tokens:
             return request.num_computed_tokens - request.num_in_flight_tokens
         return request.num_computed_tokens - request.num_output_placeholders
+
+
+def _check_sampled(step: Step, sampled: Mapping[str, Sequence[int]]) -> None:
+    most = {row.request: 1 + row.num_drafts if row.is_final_or_decode else 0 for row in step.rows}
+    for request_id, tokens in sampled.items():
+        if len(tokens) > most.get(request_id, 0):
+            raise misfit(
+                f"{len(tokens)} tokens sampled for request {request_id!r} in step {step.number}",
+                f"at most {most.get(request_id, 0)}",
+                "return one token and the accepted drafts for rows that sample",
+            )

@@ -33,6 +33,8 @@ class ScheduledRow:
 class NewRequest:
     """An admission: a request that the ranks must put into a slot, with its whole block table.
 
+    Resumed requests are sent like this to either model runner (vLLM sends V1 the same content as an update).
+
     `num_computed_tokens` is the prefix hit; `prefill_token_ids` holds the prompt, and for a resumed request
     (one that was preempted) the outputs so far as well. `junction` is the end of a shared prefix that some
     group has not cached yet (tokens, 0 if none).

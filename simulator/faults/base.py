@@ -7,12 +7,14 @@ the ranks launch. `registry` finds faults by name and `combine` puts several of 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
 from stalerow.kernels.align import AlignKernels
 from stalerow.kernels.operators import Operators
 from stalerow.kernels.sets import KernelSet
+from stalerow.simulator.oracle.violations import Violation
 from stalerow.simulator.rank.policy import RankPolicy
 from stalerow.simulator.schedule import Schedule
 
@@ -20,9 +22,12 @@ from stalerow.simulator.schedule import Schedule
 class Fault:
     """Subclass it with a `name`, a `summary` and at least one deviation; the docstring tells the report's story.
 
-    `id` is the row of the catalogue it stands for, `reports` are public reports, `expected` the kinds of violation
-    that they describe. `engine` maps a field of `Policies` to a subclass of that field's class; `rank` is a subclass
-    of `RankPolicy`. Overrides should call `super()` for what they do not change, so that faults combine.
+    `id` is the row of the catalogue it stands for, `reports` are public reports. `expected` are the kinds of violation
+    that they describe, `launches` the operations where they show (any if empty), `says` a regular expression for what
+    the explanation must mention; `shows` applies all three.
+
+    `engine` maps a field of `Policies` to a subclass of that field's class; `rank` is a subclass of `RankPolicy`.
+    Overrides should call `super()` for what they do not change, so that faults combine.
     """
 
     name: ClassVar[str] = ""
@@ -30,8 +35,18 @@ class Fault:
     summary: ClassVar[str] = ""
     reports: ClassVar[tuple[str, ...]] = ()
     expected: ClassVar[tuple[str, ...]] = ()
+    launches: ClassVar[tuple[str, ...]] = ()
+    says: ClassVar[str] = ""
     engine: ClassVar[Mapping[str, type[Any]]] = {}
     rank: ClassVar[type[RankPolicy] | None] = None
+
+    def shows(self, violation: Violation) -> bool:
+        """Whether a violation is the one that the reports describe, and not some other consequence."""
+        return (
+            violation.kind in self.expected
+            and (not self.launches or violation.launch in self.launches)
+            and re.search(self.says, violation.explanation) is not None
+        )
 
     def needs(self, schedule: Schedule) -> bool:
         """Whether the schedule has what the fault cannot show itself without."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from stalerow.kernels.layout import Layout, StateEntry
-from stalerow.kernels.memory import POISON
+from stalerow.kernels.memory import NULL_POISON, POISON
 from stalerow.kernels.patterns import decode, salt
 from stalerow.simulator.oracle.effect import region, window
 from stalerow.simulator.oracle.plan import Planner
@@ -30,6 +30,7 @@ class Provenance:
             return f"a rejected draft of {self.requests[0]} (position {self.tokens})"
         return {
             "poison": "poison (never written since the block changed hands)",
+            "null": "what the null block holds",
             "zero": "zeros",
             "torn": "a torn mixture",
         }.get(self.what, "damaged or unknown bytes")
@@ -58,6 +59,8 @@ class Decoder:
         data = np.ascontiguousarray(data)
         if (data == POISON).all():
             return Provenance("poison")
+        if (data == NULL_POISON).all():
+            return Provenance("null")
         if not data.any():
             return Provenance("zero")
         value, mismatches = decode(data, row_salt)

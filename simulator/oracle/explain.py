@@ -53,7 +53,7 @@ def wrong_copy(
     """Violations of a copy launch whose result differs from what it was meant to do."""
     ledger = judge.ledger
     wrong = np.argwhere((actual != judge.shadow).any(axis=2))
-    intended = {(c.entry.layer, c.target): c for c in copies}
+    intended = _intended(judge, copies, actual)
     missing = [c for c in copies if _unchanged(judge, c, before, actual)]
     done: set[tuple[int, int]] = set()
     for layer, block in (map(int, pair) for pair in wrong):
@@ -91,6 +91,18 @@ def wrong_copy(
         )
     elif not done:
         yield stray_write(judge, operation, actual, of)
+
+
+def _intended(
+    judge: RankJudge, copies: Sequence[StateCopy], actual: np.ndarray
+) -> dict[tuple[int, int], StateCopy]:
+    """(layer, block) to the copy that should have made it what it is not; one whose own bytes are wrong, if any is."""
+    chosen: dict[tuple[int, int], StateCopy] = {}
+    for copy in copies:
+        page, where = (copy.entry.layer, copy.target), region(judge.layout, copy.entry)
+        if page not in chosen or not np.array_equal(actual[page][where], judge.shadow[page][where]):
+            chosen[page] = copy
+    return chosen
 
 
 def _copied_wrongly(
@@ -138,6 +150,8 @@ def _copy_kind(judge: RankJudge, meant: StateCopy | None, source: int, block: in
     owners = judge.ledger.owners
     if block == 0 or block not in owners:
         return "use after free"
+    if source == 0 and meant is None:
+        return "uninitialised read"
     if all(o.request != request for o in owners[block]):
         return "cross-request copy"
     if source >= 0 and source in owners and all(o.request != request for o in owners[source]):
@@ -167,7 +181,7 @@ def _source(
     States of several groups overlap in a page, so the largest state that is explained wins; temporal ones first, since
     they are copied whole.
     """
-    changed = actual[layer, block] != before[layer, block]
+    changed = (actual[layer, block] != before[layer, block]) & (actual[layer, block] != judge.shadow[layer, block])
     if not changed.any():
         return None
     entries = [e for e in judge.layout.states if e.layer == layer and changed[region(judge.layout, e)].any()]
@@ -225,7 +239,7 @@ def unowned(judge: RankJudge, operation: Operation, of: int, copy: StateCopy, bl
         judge,
         operation,
         of,
-        "use after free",
+        "uninitialised read" if block == 0 and block == copy.source else "use after free",
         f"{_launch(operation, of)} on rank {judge.rank.index} must copy {copy.request}'s state {side} block {block}, "
         f"which belongs to {judge.ledger.describe(block)} by now",
         layer=copy.entry.layer,
@@ -337,6 +351,7 @@ def _wrong_state(
     found = decoder.state(before[entry.layer, block], entry, bias if entry.conv_width else 0)
     kind = {
         "poison": "uninitialised read",
+        "null": "uninitialised read",
         "zero": "uninitialised read",
         "junk": "wrong position",
         "torn": "torn copy",

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from stalerow.kernels.memory import POISON
-from stalerow.simulator.oracle import explain
+from stalerow.simulator.oracle import bookkeeping, explain
 from stalerow.simulator.oracle.effect import StateCopy, apply_copy, postcopies, precopies
 from stalerow.simulator.oracle.forward import Shadow
 from stalerow.simulator.oracle.ledger import Ledger
@@ -38,7 +38,9 @@ class RankJudge:
         self._reported: set[tuple[Any, ...]] = set()
         self._digest = hashlib.blake2b(digest_size=16)
         self._changed_hands: list[int] = []
+        self._rows_before = 0
         self.unconsumed: set[int] = set()
+        self.admitted = 0
 
     def pages(self) -> np.ndarray:
         """The rank's pool on the host, uint8 [layers, num_blocks, page_bytes]."""
@@ -55,6 +57,7 @@ class RankJudge:
         self.shadow[:] = self.pages()
 
     def report(self, violation: Violation) -> None:
+        violation = bookkeeping.after_overwriting(self, violation)
         key = violation.identity() + (violation.request, violation.layer, violation.group)
         if key not in self._reported and len(self.found) < MAX_VIOLATIONS:
             self._reported.add(key)
@@ -74,6 +77,7 @@ class RankJudge:
 
     def _after_admit(self, operation: Operation) -> None:
         step = operation.about["taken"]
+        self.admitted = step.number
         for _, new, freed_at in operation.about["slots"]:
             self.marks.add("prefix hit", new.num_computed_tokens > 0)
             self.marks.add("resumption", new.resumed)
@@ -84,11 +88,16 @@ class RankJudge:
             self._compare_fill(operation)
 
     def _after_zero(self, operation: Operation) -> None:
-        self.shadow[:, list(operation.about["blocks"]), :] = 0
+        blocks = operation.about["blocks"]
+        for violation in bookkeeping.early_fills(self, operation, blocks):
+            self.report(violation)
+        self.shadow[:, list(blocks), :] = 0
         self._compare_fill(operation)
 
     def _after_copy_blocks(self, operation: Operation) -> None:
         before = self.shadow.copy()
+        for violation in bookkeeping.early_fills(self, operation, [t for _, t in operation.about["pairs"]]):
+            self.report(violation)
         for source, target in operation.about["pairs"]:
             self.shadow[:, target] = before[:, source]
         self._compare_fill(operation)
@@ -103,6 +112,13 @@ class RankJudge:
         rows = self.planner.plans[step].rows
         return [rows[r] for r in requests if self.ledger.alive(r, rows[r].incarnation)]
 
+    def _after_gather(self, operation: Operation) -> None:
+        batch = operation.about["batch"]
+        padding = batch.num_padded - batch.num_rows
+        self.marks.add("padded rows", padding > 0)
+        self.marks.add("dirty rows zeroed", padding > 0 and self._rows_before > batch.num_rows)
+        self._rows_before = batch.num_rows
+
     def _after_precopy(self, operation: Operation) -> None:
         batch = operation.about["batch"]
         copies: list[StateCopy] = []
@@ -111,10 +127,20 @@ class RankJudge:
         self.marks.add("running column moved", len({c.request for c in copies}))
         self._compare_copies(operation, batch.step, copies)
 
+    def _after_dummy(self, operation: Operation) -> None:
+        self._compare_fill(operation)
+
+    def _after_post_update(self, operation: Operation) -> None:
+        if "slots" in operation.about:
+            for violation in bookkeeping.wrong_outcome(self, operation):
+                self.report(violation)
+
     def _after_postprocess(self, operation: Operation) -> None:
         of, during = operation.about["of"], operation.step
         self.unconsumed.discard(of)
-        rows = self._rows(of, operation.about["rows"])
+        requests = operation.about["rows"]
+        rows = self._rows(of, requests)
+        self.marks.add("deferred output masked", len(rows) < len(requests))
         if not self.rank.is_last:
             rows = [r for r in rows if r.needs_output]
         copies: list[StateCopy] = []
@@ -132,12 +158,8 @@ class RankJudge:
         step = self.planner.plans[during].step
         leaving = {*step.finished, *step.preempted}
         if leaving & crossed:
-            given = {
-                b
-                for known in (*step.new, *step.cached)
-                for ids in (known.block_ids if hasattr(known, "block_ids") else known.new_block_ids or ())
-                for b in ids
-            }
+            lists = [n.block_ids for n in step.new] + [c.new_block_ids or () for c in step.cached]
+            given = {block for groups in lists for ids in groups for block in ids}
             self.marks.add("open window", sum(c.request in leaving and c.target in given for c in copies))
 
     def _compare_copies(self, operation: Operation, of: int, copies: Sequence[StateCopy]) -> None:
@@ -151,7 +173,7 @@ class RankJudge:
         actual = self.pages()
         if not np.array_equal(actual, self.shadow):
             for violation in explain.wrong_copy(self, operation, of, copies, before, actual):
-                self.report(violation)
+                self.report(bookkeeping.bound_to_the_dead(self, violation))
             self.shadow[:] = actual
 
     def _after_forward(self, operation: Operation) -> None:

@@ -142,7 +142,7 @@ class Planner:
         self.plans[step.number] = plan
         return plan
 
-    def _row(self, step: Step, request: str, row) -> PlanRow:  # type: ignore[no-untyped-def]
+    def _row(self, step: Step, request: str, row) -> PlanRow:
         progress, spec = self._progress[request], self.requests[request]
         start = progress.last.end if progress.last else progress.base
         sent = min(row.num_computed_tokens, progress.prefill_len)

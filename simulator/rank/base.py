@@ -16,7 +16,7 @@ from stalerow.kernels.binding import Cache
 from stalerow.kernels.memory import POISON, BlockTables, Pool, SlotState
 from stalerow.kernels.operators import ForwardStep
 from stalerow.kernels.sets import KernelSet
-from stalerow.simulator.engine.step import Step
+from stalerow.simulator.engine.step import NewRequest, Step
 from stalerow.simulator.oracle.plan import Planner
 from stalerow.simulator.rank.batch import Batch
 from stalerow.simulator.rank.device import DeviceQueue, Operation
@@ -26,6 +26,7 @@ from stalerow.simulator.rank.wires import SampledOutput, Wires
 from stalerow.simulator.schedule import Schedule
 
 LOOKAHEAD_COLUMNS = 4
+PADDED_ROW_BYTE = 0xD5
 
 
 class Harness(Protocol):
@@ -144,15 +145,18 @@ class Rank:
                 pairs=step.copies,
             )
 
-    def push_admit(self, step: Step, **about: Any) -> None:
-        """Where the rank takes a step's admissions: blocks change hands, and recurrent ones are poisoned (harness)."""
+    def push_admit(self, step: Step, seeds: Sequence[tuple[int, NewRequest, int | None]]) -> None:
+        """Where the rank takes a step's admissions: blocks change hands, and recurrent ones are poisoned (harness).
+
+        `seeds` lists (slot, request, step at which the slot was freed before).
+        """
 
         def run() -> None:
             blocks = self.harness.poison(step)
             if blocks:
                 self.ops.fill_blocks(self.pool, self.device(blocks, "int32"), len(blocks), POISON)
 
-        self.push("admit", step.number, run, taken=step, **about)
+        self.push("admit", step.number, run, taken=step, slots=seeds)
 
     def push_table_writes(self, step: int, writes: Sequence[tuple[int, int, int, Sequence[int]]]) -> None:
         """Stage block-table writes (group, row, start, ids); counts and ids are read when the device gets there."""
@@ -167,9 +171,10 @@ class Rank:
 
         def run() -> None:
             g, r, s, n = (read() for read in reads)
-            n = np.minimum(n, total)  # an overwritten buffer must not read past this step's contents
-            arrays = [self.device(a, "int32") for a in (g, r, s, n)]
-            self.ops.apply_writes(self.tables, *arrays, contents, count)
+            # An overwritten buffer must not read past this step's contents, nor backwards.
+            n = np.maximum.accumulate(np.minimum(n, total))
+            g, r, s, n = (self.device(a, "int32") for a in (g, r, s, n))
+            self.ops.apply_writes(self.tables, g, r, s, n, contents, count)
 
         self.push("writes", step, run, writes=writes)
 
@@ -201,6 +206,7 @@ class Rank:
                 num_rows=num_rows,
             )
             self.ops.forward(self.pool, self.tables, self.slots, inputs, damage, leaving)
+            self.write_padded_rows(num_rows, batch.num_padded)
             self.arriving, self.damage, self.leaving = arriving, damage, leaving
             wires.activations[rank, step] = leaving
 
@@ -208,6 +214,14 @@ class Rank:
             return rank == 0 or (rank - 1, step) in wires.activations
 
         self.push("forward", step, run, ready, batch=batch)
+
+    def write_padded_rows(self, num_rows: int, num_padded: int) -> None:
+        """Under a captured graph the padded rows write states too, to the null block; that sink is not modelled."""
+        if num_padded > num_rows:
+            named = self.backend.to_host(self.state_indices)[:, num_rows:num_padded, 0]
+            blocks = sorted({int(b) for b in named.flat if b})
+            if blocks:
+                self.ops.fill_blocks(self.pool, self.device(blocks, "int32"), len(blocks), PADDED_ROW_BYTE)
 
     def hash_table(self, batch: Batch) -> np.ndarray:
         """Prefix hashes of every row, int64 [rows, longest]; the model's input, in effect."""

@@ -35,6 +35,10 @@ class DeviceQueue:
     def push(self, operation: Operation) -> None:
         self._queue.append(operation)
 
+    def overtake(self, operation: Operation) -> None:
+        """Put an operation in front of everything queued: what another stream would do."""
+        self._queue.appendleft(operation)
+
     def runnable(self) -> bool:
         if not self._queue:
             return False

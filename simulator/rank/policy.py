@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -56,8 +56,8 @@ class RankPolicy:
         """Order in which the slots of finished and preempted requests go back to the free list."""
         return sorted(requests)
 
-    def leaving(self, rank: RankV2, slots: Mapping[str, int]) -> None:
-        """The device reaches the point where requests (by id) give up their slots: nothing of them is kept."""
+    def leaving(self, requests: Collection[str], column_of: Callable[[str], int]) -> None:
+        """Requests give up their slots; `column_of` is their running column. Nothing of them is kept (vLLM #35157)."""
 
     def seed_column(self, new: NewRequest, block_size: int) -> int:
         """Running column at admission, in mamba blocks; -1 for a fresh request (vLLM #53142)."""

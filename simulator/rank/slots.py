@@ -16,6 +16,10 @@ class SlotTable:
         self.generation = np.zeros(max_reqs, dtype=np.int64)
         self.freed_at: dict[int, int] = {}
 
+    def holders(self) -> dict[int, str]:
+        """Requests by slot, now."""
+        return {slot: request for request, slot in self.slot_of.items()}
+
     def take(self, request: str) -> int:
         if not self.free:
             raise InternalError(f"no free slot for {request}: the engine admitted more than max_num_seqs requests")

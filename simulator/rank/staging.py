@@ -1,7 +1,7 @@
 """Host-shared staging buffers: pinned, device-visible, taken round-robin from a pool of fixed depth.
 
 The device reads a buffer when its operation runs. A pool shallower than the number of steps in flight lets the host
-overwrite what a queued operation has not read yet (vLLM #47644, #53057).
+overwrite what a queued operation has not read yet (vLLM #47644, #53057); `overwritten` names the pools where it has.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import numpy as np
 class StagingPool:
     def __init__(self, depth: int) -> None:
         self.depth = depth
+        self.overwritten: set[str] = set()
         self._buffers: dict[str, list[np.ndarray | None]] = {}
         self._turn: dict[str, int] = {}
 
@@ -25,7 +26,7 @@ class StagingPool:
         ring = self._buffers.setdefault(name, [None] * self.depth)
         turn = self._turn[name] = (self._turn.get(name, -1) + 1) % self.depth
         shape = values.shape
-        flat = np.ascontiguousarray(values).reshape(-1)
+        flat = np.array(values).reshape(-1)
         buffer = ring[turn]
         if buffer is None or buffer.dtype != flat.dtype or buffer.size < flat.size:
             grown = np.zeros(flat.size, dtype=flat.dtype)
@@ -37,6 +38,9 @@ class StagingPool:
         def read() -> np.ndarray:
             current = ring[turn]
             assert current is not None
-            return current[: flat.size].reshape(shape).copy()
+            found = current[: flat.size].copy()
+            if not np.array_equal(found, flat):
+                self.overwritten.add(name)
+            return found.reshape(shape)
 
         return read

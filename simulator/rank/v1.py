@@ -25,7 +25,12 @@ class _Known:
         self.blocks: list[list[int]] = [[] for _ in range(groups)]
         self.tokens = tokens
         self.column: int | None = None
+        self.seed_column = -1
         self.accepted = 1
+
+
+def _or_else(column: int | None, default: int) -> int:
+    return default if column is None else column
 
 
 class RankV1(Rank):
@@ -63,9 +68,10 @@ class RankV1(Rank):
         self._last_batch = None
 
     def _update_requests(self, step: Step) -> None:
-        gone = {*step.finished, *step.preempted}
+        gone = [r for r in sorted({*step.finished, *step.preempted}) if r in self.known]
+        self.policy.leaving(gone, lambda request: _or_else(self.known[request].column, -1))
         for request in gone:
-            self.known.pop(request, None)
+            del self.known[request]
         self.push("free", step.number, lambda: None, taken=step)
         for new in step.new:
             made = _Known(
@@ -76,13 +82,14 @@ class RankV1(Rank):
                 len(self.layout.groups),
             )
             made.blocks = [list(ids) for ids in new.block_ids]
+            made.seed_column = self.policy.seed_column(new, self.block_size)
             self.known[new.request] = made
         for cached in step.cached:
             known = self.known[cached.request]
             known.computed = cached.num_computed_tokens
             for group, ids in enumerate(cached.new_block_ids or ()):
                 known.blocks[group].extend(ids)
-        self.push_admit(step, slots=[(-1, new, None) for new in step.new])
+        self.push_admit(step, [(-1, new, None) for new in step.new])
         self.push_zero_and_copies(step)
 
     def _build_batch(self, step: Step) -> Batch:
@@ -130,7 +137,7 @@ class RankV1(Rank):
         number, num_rows = step.number, batch.num_rows
         known = [self.known[r] for r in batch.requests]
         size = self.block_size
-        before = [k.column if k.column is not None else (k.computed - 1) // size for k in known]
+        before = [_or_else(k.column, k.seed_column) for k in known]
         after = [-(-(k.computed + r.num_tokens) // size) - 1 for k, r in zip(known, batch.rows)]
         moved = [b >= 0 and b != a for b, a in zip(before, after)]
         bias = [k.accepted - 1 if m else 0 for k, m in zip(known, moved)]

@@ -58,10 +58,17 @@ class RankV2(Rank):
             return
         idx_mapping = self.device(np.where(exclude, -1, entry.slots), "int64")
         kept = tuple(r for r, out in zip(entry.requests, exclude) if not out)
-        self.push_outcome(entry.step, idx_mapping, entry.requests, None, kept, step.number)
+        self.push_outcome(entry.step, idx_mapping, entry.requests, entry.slots, None, kept, step.number)
 
     def push_outcome(
-        self, of: int, idx_mapping: Any, requests: tuple[str, ...], qsl: Any, kept: tuple[str, ...], during: int
+        self,
+        of: int,
+        idx_mapping: Any,
+        requests: tuple[str, ...],
+        slots: np.ndarray,
+        qsl: Any,
+        kept: tuple[str, ...],
+        during: int,
     ) -> None:
         """post_update, then num_accepted, then the postprocess copies, for the output of step `of`."""
         num_rows = len(requests)
@@ -88,8 +95,8 @@ class RankV2(Rank):
             binding = self.binder.get(self.cache)
             self.align.postprocess(self.slots, binding, idx_mapping, num_rows, self.block_size, None)
 
-        self.push("post_update", during, bookkeeping, ready, of=of, kept=kept)
-        about = {"of": of, "kept": kept, "rows": requests}
+        about = {"of": of, "kept": kept, "rows": requests, "slots": slots, "held": self.slot_table.holders()}
+        self.push("post_update", during, bookkeeping, ready, **about)
         if self.policy.late_postprocess:
             self._late.append(Operation("postprocess", during, postprocess, None, about))
         else:
@@ -101,7 +108,13 @@ class RankV2(Rank):
             slot = self.slot_table.release(request, step.number)
             if slot is not None:
                 left[request] = slot
-        self.push("free", step.number, lambda: self.policy.leaving(self, left), taken=step)
+
+        def run() -> None:
+            if left:
+                columns = self.backend.to_host(self.slots.state_idx)
+                self.policy.leaving(left, lambda request: int(columns[left[request]]))
+
+        self.push("free", step.number, run, taken=step)
 
     def admit(self, step: Step) -> None:
         seeds = []
@@ -116,7 +129,7 @@ class RankV2(Rank):
                     self._writes.append((group, slot, 0, ids))
                 self.block_counts[group, slot] = len(ids)
             seeds.append((slot, new, reused))
-        self.push_admit(step, slots=seeds)
+        self.push_admit(step, seeds)
         if seeds:
             self._push_seeds(step.number, [(slot, new) for slot, new, _ in seeds])
 
@@ -228,7 +241,7 @@ class RankV2(Rank):
             wires.outputs.add(number)
 
         self.push("sample", number, sample, batch=batch)
-        self.push_outcome(number, idx_mapping, batch.requests, qsl, batch.requests, number)
+        self.push_outcome(number, idx_mapping, batch.requests, batch.slots, qsl, batch.requests, number)
         if self.pipeline.pp > 1 and batch.needs_output.any():
             self.side.push(
                 Operation(

@@ -12,11 +12,12 @@ from collections.abc import Iterator
 import numpy as np
 
 from stalerow.kernels.binding import Binding, Cache, bind_cache
+from stalerow.kernels.device import backend
 from stalerow.kernels.forward import ForwardStep
 from stalerow.kernels.forward_plan import forward_plan
 from stalerow.kernels.layout import Layout
 from stalerow.kernels.memory import BlockTables, Pool, SlotState
-from stalerow.kernels.patterns import decode, mix64_int, salt
+from stalerow.kernels.patterns import decode, salt
 from stalerow.kernels.sets import KernelSet
 
 SLOT_FIELDS = (
@@ -278,3 +279,13 @@ def conv_rows(data: np.ndarray, width: int, dim: int, elem_size: int, conv_layou
     if conv_layout == "SD":
         return data.reshape(width, -1)
     return np.ascontiguousarray(data.reshape(dim, width, elem_size).swapaxes(0, 1)).reshape(width, -1)
+
+
+def triton_set(name: str, device: str, tiles: int | None = None) -> KernelSet:
+    """The project's Triton kernels, every operator interpreted or compiled; `tiles` splits temporal copies."""
+    chosen = backend(device)
+    from stalerow.kernels.align_triton import TritonAlign
+    from stalerow.kernels.operators_triton import TritonOperators
+
+    align = TritonAlign(name == "req-idx", chosen, tiles)
+    return KernelSet(name, align, TritonOperators(chosen), chosen)

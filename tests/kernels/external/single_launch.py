@@ -1,16 +1,19 @@
 """Random single launches of one align kernel, and the bytes that a kernel set makes of them.
 
-A `Case` is plain host data, drawn by Hypothesis; `run` gives it to any kernel set and returns every array that a
-launch may write. Two sets agree on a case if these are equal, the whole pool included.
+A `Case` is plain host data, drawn by Hypothesis; `run` gives it to any kernel set and returns every array
+that a launch may write. Two sets agree on a case if these are equal, the whole pool included.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
+import msgspec
 import numpy as np
 from hypothesis import strategies as st
+
+from stalerow.kernels.align import StepCounts
 from stalerow.kernels.binding import Cache, bind_cache
 from stalerow.kernels.layout import GroupSpec, Layout, StateSpec
 from stalerow.kernels.memory import BlockTables, Pool, SlotState
@@ -56,32 +59,39 @@ def columns(num_drafts: int) -> int:
 
 @st.composite
 def layouts(
-    draw: st.DrawFn, conv_layout: str | None = None, least_drafts: int = 0, aligned: bool = False
+    draw: st.DrawFn, conv_layout: str | None = None, least_drafts: int = 0, alignment: int | None = None
 ) -> Layout:
-    """Small caches of one or two recurrent groups; `aligned` keeps every state at a multiple of 8 bytes."""
+    """Small caches of one or two recurrent groups.
+
+    States are aligned to their element size, as tensors are and as kernels since 0.29.0 take for granted; that
+    leaves source and destination apart by any number of bytes modulo 8. With `alignment`, to that many bytes.
+    """
     num_drafts = draw(st.integers(least_drafts, 3), label="K")
-    groups = [GroupSpec("attention", BLOCK_SIZE)]
+    recurrent = []
     for _ in range(draw(st.integers(1, 2), label="groups")):
-        states = draw(st.lists(_states(aligned), min_size=1, max_size=2), label="states")
-        groups.append(GroupSpec("recurrent", BLOCK_SIZE, tuple(states)))
-    ids = len(groups) * 2 * MAX_REQS * columns(num_drafts)
-    step = 8 if aligned else 1
-    return Layout(
-        groups=tuple(groups),
+        states = draw(st.lists(_states(alignment), min_size=1, max_size=2), label="states")
+        # Packed in this order, every state starts at a multiple of its own element size.
+        states.sort(key=lambda state: -state.elem_size)
+        recurrent.append(GroupSpec("recurrent", BLOCK_SIZE, tuple(states)))
+    step = alignment or max(state.elem_size for group in recurrent for state in group.states)
+    groups = (GroupSpec("attention", BLOCK_SIZE), *recurrent)
+    layout = Layout(
+        groups=groups,
         layers=draw(st.integers(1, 2), label="layers"),
-        num_blocks=ids + 2,
+        num_blocks=len(groups) * 2 * MAX_REQS * columns(num_drafts) + 2,
         num_drafts=num_drafts,
         conv_layout=conv_layout or draw(st.sampled_from(["SD", "DS"])),  # type: ignore[arg-type]
-        page_padding=draw(st.integers(0, 3), label="padding") * step,
         base_offset=draw(st.integers(0, 3), label="offset") * step,
     )
+    padding = -layout.page_bytes % step + draw(st.integers(0, 3), label="padding") * step
+    return msgspec.structs.replace(layout, page_padding=padding)
 
 
 @st.composite
-def _states(draw: st.DrawFn, aligned: bool) -> StateSpec:
+def _states(draw: st.DrawFn, alignment: int | None) -> StateSpec:
     size = draw(st.sampled_from([1, 2, 4, 8]))
     least = max(1, 8 // size)
-    dim = least * draw(st.integers(1, 3)) if aligned else draw(st.integers(least, least + 5))
+    dim = least * draw(st.integers(1, 3)) if alignment else draw(st.integers(least, least + 5))
     return StateSpec(draw(st.sampled_from(["conv", "temporal"])), dim, size)
 
 
@@ -91,7 +101,7 @@ def _slots(draw: st.DrawFn) -> list[int]:
 
 
 @st.composite
-def precopy_cases(draw: st.DrawFn, **given: Any) -> Case:
+def precopy_cases(draw: st.DrawFn, /, **given: Any) -> Case:
     layout = draw(layouts(**given))
     column = st.integers(0, _BOUNDARIES)
     rows = [
@@ -108,7 +118,7 @@ def precopy_cases(draw: st.DrawFn, **given: Any) -> Case:
 
 
 @st.composite
-def postprocess_cases(draw: st.DrawFn, **given: Any) -> Case:
+def postprocess_cases(draw: st.DrawFn, /, **given: Any) -> Case:
     layout = draw(layouts(**given))
     rows = []
     for slot in _slots(draw):
@@ -127,7 +137,7 @@ def postprocess_cases(draw: st.DrawFn, **given: Any) -> Case:
 
 
 @st.composite
-def step_cases(draw: st.DrawFn, **given: Any) -> Case:
+def step_cases(draw: st.DrawFn, /, **given: Any) -> Case:
     """For preprocess and the aligned indices: rows with a query, none of them -1."""
     layout = draw(layouts(**given))
     rows = [
@@ -143,8 +153,14 @@ def step_cases(draw: st.DrawFn, **given: Any) -> Case:
     return Case(layout, tuple(rows), draw(st.integers(0, 99), label="seed"))
 
 
-def run(kernels: KernelSet, case: Case, operation: str) -> dict[str, np.ndarray[Any, Any]]:
-    """Launch `operation` of `kernels` on `case` once: every array that it may have written, on the host."""
+def run(kernels: KernelSet, case: Case, operation: str, runner_v1: bool = False) -> dict[str, np.ndarray[Any, Any]]:
+    """Launch `operation` of `kernels` on `case` once: every array that it may have written, on the host.
+
+    With `runner_v1` a row's slot is the row itself, there is no `idx_mapping`, and the postprocess gets the step's
+    counts instead of the total.
+    """
+    if runner_v1:
+        case = replace(case, rows=tuple(replace(row, slot=index) for index, row in enumerate(case.rows)))
     layout, backend = case.layout, kernels.backend
     rng = np.random.default_rng(case.seed)
     pool = Pool(layout, backend)
@@ -160,7 +176,7 @@ def run(kernels: KernelSet, case: Case, operation: str) -> dict[str, np.ndarray[
                 values[row.slot] = getattr(row, name)
         backend.write(getattr(slots, name), values)
     rows = len(case.rows)
-    idx_mapping = backend.from_host(np.array([row.slot for row in case.rows], np.int64))
+    idx_mapping = None if runner_v1 else backend.from_host(np.array([row.slot for row in case.rows], np.int64))
     starts = np.zeros(MAX_REQS + 1, np.int32)
     starts[1 : rows + 1] = np.cumsum([row.query_len for row in case.rows])
     query_start_loc = backend.from_host(starts)
@@ -173,13 +189,22 @@ def run(kernels: KernelSet, case: Case, operation: str) -> dict[str, np.ndarray[
     elif operation == "precopy":
         kernels.align.precopy(slots, binding, idx_mapping, rows)
     elif operation == "postprocess":
-        kernels.align.postprocess(slots, binding, idx_mapping, rows, BLOCK_SIZE, None)
+        counts = _counts(case, kernels) if runner_v1 else None
+        kernels.align.postprocess(slots, binding, idx_mapping, rows, BLOCK_SIZE, counts)
     else:
         kernels.align.aligned_indices(binding, backend.from_host(seq_lens), MAX_REQS, BLOCK_SIZE, out)
     backend.synchronize()
     written = {"pool": pool.array, "out": out}
     written |= {name: getattr(slots, name) for name in ("state_idx", "num_accepted", "src_col", "src_off")}
     return {name: backend.to_host(array).copy() for name, array in written.items()}
+
+
+def _counts(case: Case, kernels: KernelSet) -> StepCounts:
+    """Counts of a step of K drafts and one more token that led to the rows' totals."""
+    drafts = [case.layout.num_drafts for _ in case.rows]
+    computed = [row.num_computed - row.num_accepted for row in case.rows]
+    values = ([count + 1 for count in drafts], computed, drafts)
+    return StepCounts(*(kernels.backend.from_host(np.array(value, np.int32)) for value in values))
 
 
 def differences(a: dict[str, np.ndarray[Any, Any]], b: dict[str, np.ndarray[Any, Any]]) -> str:
@@ -195,11 +220,13 @@ def differences(a: dict[str, np.ndarray[Any, Any]], b: dict[str, np.ndarray[Any,
 def _block_ids(case: Case, rng: np.random.Generator) -> list[np.ndarray[Any, Any]]:
     """Persistent tables, then gathered ones: every block id once, so that no two rows touch one block.
 
-    Block 0 stays the null block, and the last one stays unused: a copy that runs past its page remains in the pool.
+    Block 0 stays the null block, and the last one stays unused: a copy that runs past its page remains in the
+    pool.
     """
     groups = len(case.layout.groups)
     ids = rng.permutation(np.arange(1, case.layout.num_blocks - 1, dtype=np.int32))
-    tables = list(ids.reshape(2 * groups, MAX_REQS, case.columns))
+    shape = (2 * groups, MAX_REQS, case.columns)
+    tables = list(ids[: np.prod(shape)].reshape(shape))
     for number, table in enumerate(tables):
         for index, row in enumerate(case.rows):
             table_row = row.slot if number < groups else index

@@ -1,7 +1,8 @@
-"""A small engine of our own, written to disk: the file layout and the kernels' names and parameters, no one's code.
+"""A small engine of our own, written to disk: vLLM's file layout, kernel names and parameters, and no more.
 
-`write_engine` lays out a package whose every module raises when imported, with kernels that really copy. Keyword
-arguments replace single decisions of kernels and runner, which is what the tests of extraction and profile vary.
+`write_engine` lays out a package whose every module raises when imported, with kernels that really copy.
+Keyword arguments replace single decisions of kernels and runner, which is what the tests of extraction and
+profile vary.
 """
 
 from __future__ import annotations

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+
 from stalerow.kernels.external import ExtractionError
 from stalerow.kernels.external.extract import extract, jit_functions
 from stalerow.kernels.external.source import SourceFile
@@ -26,12 +27,7 @@ def test_only_what_the_kernels_reach_is_kept() -> None:
 def test_kept_lines_stay_on_their_lines() -> None:
     original = kernels_text().split("\n")
     for number, line in enumerate(extract(source(kernels_text()), ROOTS).text.split("\n")[:-1]):
-        assert line in (
-            "",
-            original[number],
-            "import triton; import triton.language as tl",
-            "import triton.language as tl; import triton",
-        )
+        assert line in ("", original[number]) or "triton_utils" in original[number]
 
 
 def test_a_name_used_only_as_a_local_variable_is_no_dependency() -> None:

@@ -1,4 +1,4 @@
-"""Loading an engine's kernels from a checkout, a package or a file: they run, and nothing of the engine does."""
+"""Loading an engine's kernels from a checkout, a package or a file: they run, and nothing else of it does."""
 
 from __future__ import annotations
 
@@ -8,10 +8,12 @@ from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, given, settings
+
 from stalerow.kernels.external import ExternalKernelError, SourceNotFound, describe, load
+from stalerow.kernels.layout import GroupSpec, Layout, StateSpec
 from stalerow.kernels.sets import KernelSet, kernel_set
 
-from .single_launch import Case, differences, postprocess_cases, precopy_cases, run, step_cases
+from .single_launch import Case, Row, differences, postprocess_cases, precopy_cases, run, step_cases
 from .synthetic import BATCH_ROW, KERNEL_FILE, kernels_text, write_engine
 
 CASES = {
@@ -20,15 +22,11 @@ CASES = {
     "postprocess": postprocess_cases(),
     "aligned_indices": step_cases(),
 }
-ONE_EXAMPLE_EACH = settings(
-    max_examples=15, deadline=None, database=None, suppress_health_check=list(HealthCheck)
-)
+ONE_EXAMPLE_EACH = settings(max_examples=15, deadline=None, database=None, suppress_health_check=list(HealthCheck))
 
 
 def reference_of(kernels: KernelSet) -> KernelSet:
-    return kernel_set(
-        "reference:req-idx" if kernels.align.reads_slot_tables else "reference:batch-row", "cpu"
-    )
+    return kernel_set("reference:req-idx" if kernels.align.reads_slot_tables else "reference:batch-row", "cpu")
 
 
 @pytest.mark.parametrize("choices", [{}, BATCH_ROW], ids=["slot", "row"])
@@ -47,9 +45,45 @@ def test_the_engines_kernels_run_and_agree_with_the_reference(
     check()
 
 
-def test_nothing_of_the_engine_is_imported(
-    tmp_path: Path, device: str, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("choices", [{}, BATCH_ROW], ids=["slot", "row"])
+@pytest.mark.parametrize("operation", ["precopy", "postprocess"])
+def test_runner_v1_passes_rows_and_counts(
+    tmp_path_factory: pytest.TempPathFactory, device: str, choices: dict[str, str], operation: str
 ) -> None:
+    kernels = load(str(write_engine(tmp_path_factory.mktemp("engine"), **choices)), device)
+
+    @ONE_EXAMPLE_EACH
+    @given(case=CASES[operation])
+    def check(case: Case) -> None:
+        expected = run(reference_of(kernels), case, operation, runner_v1=True)
+        assert not differences(expected, run(kernels, case, operation, runner_v1=True))
+
+    check()
+
+
+def test_an_accepted_count_that_is_read_in_place_is_not_repaired(tmp_path: Path, device: str) -> None:
+    """Under the interpreter state 0 resets the count before the next state decides, as the branch would have it."""
+    if device != "cpu":
+        pytest.skip("programs run in order only under the interpreter")
+    kernels = load(str(write_engine(tmp_path, READ_COUNTS="counts")), device)
+    states = (StateSpec("temporal", 8), StateSpec("temporal", 8))
+    groups = (GroupSpec("attention", 4), GroupSpec("recurrent", 4, states))
+    row = Row(slot=0, state_idx=0, num_accepted=2, num_computed=4)
+    case = Case(Layout(groups, layers=1, num_blocks=200, num_drafts=1), (row,))
+    assert differences(run(reference_of(kernels), case, "postprocess"), run(kernels, case, "postprocess"))
+
+
+def test_a_skipped_row_is_refused_by_preprocess_where_it_would_write_outside(tmp_path: Path, device: str) -> None:
+    if device != "cpu":
+        pytest.skip("checked under the interpreter only, where it costs nothing")
+    kernels = load(str(write_engine(tmp_path)), device)
+    groups = (GroupSpec("attention", 4), GroupSpec("recurrent", 4, (StateSpec("temporal", 8),)))
+    case = Case(Layout(groups, layers=1, num_blocks=200, num_drafts=0), (Row(slot=-1),))
+    with pytest.raises(ValueError, match="idx_mapping has a -1 row"):
+        run(kernels, case, "preprocess")
+
+
+def test_nothing_of_the_engine_is_imported(tmp_path: Path, device: str, monkeypatch: pytest.MonkeyPatch) -> None:
     root = write_engine(tmp_path)
     monkeypatch.syspath_prepend(str(root))
     load(str(root), device)
@@ -67,7 +101,7 @@ def test_a_checkout_its_package_and_its_file_are_the_same_kernels(tmp_path: Path
 def test_a_fork_may_rename_the_package(tmp_path: Path) -> None:
     assert describe(str(write_engine(tmp_path, package="fork"))).caller.binds == "slot"
     write_engine(tmp_path, package="other")
-    with pytest.raises(SourceNotFound, match="2 packages hold .*give one of them"):
+    with pytest.raises(SourceNotFound, match=r"2 packages hold .*give one of them"):
         describe(str(tmp_path))
 
 
@@ -78,7 +112,7 @@ def test_a_name_that_stands_for_nothing_is_refused(name: str) -> None:
 
 
 def test_a_folder_without_the_file_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(SourceNotFound, match="no vllm/v1/worker/mamba_utils.py in it"):
+    with pytest.raises(SourceNotFound, match=r"no vllm/v1/worker/mamba_utils\.py in it"):
         describe(str(tmp_path))
 
 

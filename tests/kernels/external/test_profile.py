@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+
 from stalerow.kernels.external import CallerProfile, UnclearCaller, describe
 
 from .synthetic import BATCH_ROW, kernels_text, write_engine
@@ -67,9 +68,7 @@ def test_a_runner_and_kernels_that_disagree_are_not_reconciled(tmp_path: Path) -
     assert (found.binds, found.copy_row) == ("slot", "row")
 
 
-@pytest.mark.parametrize(
-    ("choices", "binds"), [({}, "slot"), (BATCH_ROW, "row"), ({"SECOND_TABLES": "*rest"}, "slot")]
-)
+@pytest.mark.parametrize(("choices", "binds"), [({}, "slot"), (BATCH_ROW, "row"), ({"SECOND_TABLES": "*rest"}, "slot")])
 def test_a_single_file_is_inferred_and_says_so(tmp_path: Path, choices: dict[str, str], binds: str) -> None:
     file = tmp_path / "mamba_utils.py"
     file.write_text(kernels_text(**choices))

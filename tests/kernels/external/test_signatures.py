@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+
 from stalerow.kernels.external import MissingKernel, UnknownParameter, describe
 
 from .synthetic import kernels_text, write_engine
@@ -37,9 +38,7 @@ def test_an_unknown_parameter_is_an_error_that_names_it_the_file_and_the_release
 
 
 def test_a_missing_kernel_is_an_error_that_names_it_the_file_and_the_releases(tmp_path: Path) -> None:
-    file = write(
-        tmp_path / "mamba_utils.py", kernels_text().replace("precopy_mamba_align", "precopy_mamba_new")
-    )
+    file = write(tmp_path / "mamba_utils.py", kernels_text().replace("precopy_mamba_align", "precopy_mamba_new"))
     with pytest.raises(MissingKernel) as caught:
         describe(file)
     for part in ("`precopy_mamba_align_fused_kernel`", file, "0.25.0 to 0.33.0", "last seen in 0.33.0"):

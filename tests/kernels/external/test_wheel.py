@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+
 from stalerow.kernels.external import DownloadError, SourceNotFound, describe
 from stalerow.kernels.external import cache as cache_module
 from stalerow.kernels.external import wheel as wheel_module
@@ -18,7 +19,7 @@ Pip = Callable[[list[str]], subprocess.CompletedProcess[str]]
 
 
 class FakePip:
-    """Stands for ``python -m pip``: writes a wheel of the synthetic engine, or fails with the given output."""
+    """Stands for ``python -m pip``: writes a wheel of the synthetic engine, or fails with `output`."""
 
     def __init__(self, engine: Path, output: str = "") -> None:
         self.engine = engine
@@ -40,7 +41,7 @@ class FakePip:
 @pytest.fixture
 def pip(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakePip:
     fake = FakePip(write_engine(tmp_path / "engine"))
-    monkeypatch.setattr(wheel_module.subprocess, "run", fake)
+    monkeypatch.setattr(subprocess, "run", fake)
     return fake
 
 
@@ -73,13 +74,15 @@ def test_the_name_is_normalised_before_it_becomes_a_folder(pip: FakePip, cache: 
         ("/usr/bin/python: No module named pip", "has no pip; run .*ensurepip"),
         (
             "WARNING: Retrying after connection broken by 'NewConnectionError(...)'\n"
-            "ERROR: Could not find a version that satisfies the requirement vllm==9.9.9 (from versions: none)",
+            "ERROR: Could not find a version that satisfies the requirement vllm==9.9.9 "
+            "(from versions: none)",
             "reached no package index; connect once",
         ),
         (
-            "ERROR: Could not find a version that satisfies the requirement vllm==9.9.9 (from versions: 0.1, 0.2)\n"
+            "ERROR: Could not find a version that satisfies the requirement vllm==9.9.9 "
+            "(from versions: 0.1, 0.2)\n"
             "ERROR: No matching distribution found for vllm==9.9.9",
-            "no such version; take one of 0.1, 0.2",
+            "no such version; the latest are 0.1, 0.2",
         ),
         ("ERROR: No matching distribution found for vllm==9.9.9", "no wheel of that name"),
         ("ERROR: disk full", r"pip failed \(ERROR: disk full\)"),
@@ -146,9 +149,7 @@ def test_a_folder_that_another_process_filled_meanwhile_is_kept(tmp_path: Path) 
         ({"HOME": "/h"}, "/h/.cache/stalerow"),
     ],
 )
-def test_where_the_cache_is(
-    monkeypatch: pytest.MonkeyPatch, environment: dict[str, str], expected: str
-) -> None:
+def test_where_the_cache_is(monkeypatch: pytest.MonkeyPatch, environment: dict[str, str], expected: str) -> None:
     for name in ("STALEROW_CACHE", "XDG_CACHE_HOME", "HOME"):
         monkeypatch.delenv(name, raising=False)
     for name, value in environment.items():

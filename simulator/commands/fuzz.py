@@ -1,0 +1,82 @@
+"""Run seeds in order over worker processes; shrink, save and draw the first failure of each kind."""
+
+from __future__ import annotations
+
+import argparse
+import re
+import signal
+
+from stalerow.simulator.commands.options import add_device, add_jobs, job_count, positive
+
+DEFAULT_SECONDS = 60.0
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--kernels", default="req-idx", metavar="SET", help="kernel set (default: %(default)s)")
+    parser.add_argument("--runs", type=positive, default=None, metavar="N", help="seeds to try, over all shards")
+    parser.add_argument(
+        "--time",
+        type=duration,
+        default=None,
+        metavar="T",
+        help="how long: 60s, 5m, 1h (default: 60s if --runs is not given either)",
+    )
+    parser.add_argument("--seed", type=int, default=0, metavar="S", help="first seed (default: %(default)s)")
+    add_jobs(parser)
+    parser.add_argument("--shard", type=shard, default=(1, 1), metavar="I/N", help="every N-th seed, from the I-th on")
+    parser.add_argument("--keep-going", action="store_true", help="do not stop at the first failure")
+    parser.add_argument("--require-marks", action="store_true", help="fail if a situation worth testing never occurred")
+    parser.add_argument("--pp", type=positive, default=None, metavar="P", help="pipeline size for all seeds")
+    parser.add_argument("--runner", choices=("v1", "v2"), default=None, help="model runner for all seeds")
+    parser.add_argument("--fault", action="append", default=[], metavar="NAME", help="put a fault in (repeatable)")
+    parser.add_argument(
+        "--failures", default=None, metavar="DIR", help="where failures are saved (default: .stalerow/failures)"
+    )
+    add_device(parser)
+
+
+def execute(args: argparse.Namespace) -> int:
+    from pathlib import Path
+
+    from stalerow.simulator import failures
+    from stalerow.simulator.ci import Annotations
+    from stalerow.simulator.draw.campaign import Screen
+    from stalerow.simulator.fuzz import Campaign, Options
+    from stalerow.simulator.subject import Subject
+
+    seconds = args.time if args.time or args.runs else DEFAULT_SECONDS
+    options = Options(
+        subject=Subject(kernels=args.kernels, device=args.device, faults=tuple(args.fault)),
+        start=args.seed,
+        runs=args.runs,
+        seconds=seconds,
+        jobs=job_count(args.jobs),
+        shard=args.shard,
+        keep_going=args.keep_going,
+        pp=args.pp,
+        runner=args.runner,
+        folder=Path(args.failures) if args.failures else failures.FOLDER,
+    )
+    # A campaign that is told to end keeps what it has, whichever signal tells it.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    with Screen(options) as screen:
+        tally = Campaign(options, screen).run()
+    screen.summary(tally, args.require_marks)
+    Annotations.from_environment().campaign(options, tally)
+    return tally.exit_code(args.require_marks)
+
+
+def duration(text: str) -> float:
+    """'60s', '5m', '1h' or plain seconds, for argparse."""
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)([smh]?)", text)
+    if not match or not float(match[1]):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a duration: give seconds, or 60s, 5m, 1h")
+    return float(match[1]) * {"": 1, "s": 1, "m": 60, "h": 3600}[match[2]]
+
+
+def shard(text: str) -> tuple[int, int]:
+    """'i/n' with 1 <= i <= n, for argparse."""
+    match = re.fullmatch(r"(\d+)/(\d+)", text)
+    if not match or not 1 <= int(match[1]) <= int(match[2]):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a shard: give I/N with I from 1 to N")
+    return int(match[1]), int(match[2])

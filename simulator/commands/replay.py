@@ -1,0 +1,170 @@
+"""Run a saved failure, a schedule file or a seed again, and say whether it fails in the same way."""
+
+from __future__ import annotations
+
+import argparse
+import re
+import sys
+from typing import TYPE_CHECKING
+
+from stalerow.simulator.commands.options import add_device, positive
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from stalerow.simulator.failures import Loaded, Origin
+    from stalerow.simulator.run import Outcome
+    from stalerow.simulator.schedule import Schedule
+    from stalerow.simulator.subject import Subject
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("what", metavar="SEED|FILE", help="a seed, a saved failure, or a schedule file")
+    parser.add_argument(
+        "--kernels", default=None, metavar="SET", help="kernel set (default: the failure's own, else req-idx)"
+    )
+    parser.add_argument("--fault", action="append", default=None, metavar="NAME", help="put a fault in (repeatable)")
+    parser.add_argument("--pp", type=positive, default=None, metavar="P", help="pipeline size, for a seed")
+    parser.add_argument("--runner", choices=("v1", "v2"), default=None, help="model runner, for a seed")
+    parser.add_argument(
+        "--until", type=positive, default=None, metavar="STEP", help="stop once every rank has run STEP; show the state"
+    )
+    parser.add_argument(
+        "--step", action="store_true", help="event by event: Enter goes on, s shows the state, q ends (plain: print all)"
+    )
+    add_device(parser)
+
+
+def execute(args: argparse.Namespace) -> int:
+    from stalerow.simulator.draw.results import console
+
+    out = console()
+    schedule, loaded = _source(args, out)
+    subject = _subject(args, loaded)
+    if args.until is not None or args.step:
+        from stalerow.simulator.walk import walk
+
+        walk(subject, schedule, out, until=args.until, ask=input if sys.stdin.isatty() else None, events=args.step)
+        return 0
+    if loaded is not None and loaded.failure.violation is None:
+        return _replay_without_violation(subject, schedule, loaded, out)
+    return _replay(subject, schedule, loaded, out, _remembered(args, subject))
+
+
+def _source(args: argparse.Namespace, out: Console) -> tuple[Schedule, Loaded | None]:
+    from stalerow.simulator import failures
+    from stalerow.simulator.commands.options import schedule_source
+
+    if re.fullmatch(r"\d+", args.what) or not failures.is_failure(args.what):
+        return schedule_source(args.what, args.pp, args.runner), None
+    loaded = failures.load(args.what)
+    for problem in loaded.problems:
+        out.print(f"no longer fits: {problem}", markup=False, soft_wrap=True)
+    return loaded.failure.schedule, loaded
+
+
+def _subject(args: argparse.Namespace, loaded: Loaded | None) -> Subject:
+    from stalerow.simulator.subject import Subject
+
+    saved = loaded.failure.subject if loaded else Subject()
+    return Subject(
+        kernels=args.kernels or saved.kernels,
+        device=args.device if args.device != "auto" else saved.device,
+        faults=tuple(args.fault) if args.fault is not None else saved.faults,
+    )
+
+
+def _remembered(args: argparse.Namespace, subject: Subject) -> Origin | None:
+    """What a saved failure says about the seed's run before shrinking, if there is one here."""
+    from stalerow.simulator import failures
+    from stalerow.simulator.trials import Seed
+
+    command = Seed(int(args.what), args.pp, args.runner).command(subject) if args.what.isdigit() else ""
+    for path in failures.saved() if command else ():
+        origin = failures.load(path).failure.origin
+        if origin.command == command and origin.digest:
+            return origin
+    return None
+
+
+def _replay(
+    subject: Subject, schedule: Schedule, loaded: Loaded | None, out: Console, remembered: Origin | None
+) -> int:
+    from stalerow.simulator.picture import picture
+
+    def say(text: str) -> None:
+        out.print(text, markup=False, soft_wrap=True)
+
+    outcome = subject.run(schedule)
+    if outcome.violations:
+        say(picture(schedule, subject.run, str(subject)))
+    for violation in outcome.violations:
+        say(f"{violation.kind}: {violation.explanation}")
+    if loaded is not None:
+        for line in _comparison(loaded, subject, outcome):
+            say(line)
+    if remembered is not None:
+        say(_again(remembered, outcome))
+    verdict = f"{len(outcome.violations)} violations" if outcome.violations else "clean"
+    stopped = f", stopped early: {outcome.stopped}" if outcome.stopped else ""
+    say(f"{verdict}: {subject}, {outcome.steps} steps, digest {outcome.digest}{stopped}")
+    return 1 if outcome.violations else 0
+
+
+def _replay_without_violation(subject: Subject, schedule: Schedule, loaded: Loaded, out: Console) -> int:
+    """A crash, a determinism breach or an internal error: run twice, in processes that may die."""
+    from stalerow.simulator.trials import digest_of
+    from stalerow.simulator.workers import Workers
+
+    with Workers(1, digest_of) as workers:
+        first, second = workers.map(iter([(subject, schedule)] * 2))
+    now = f"the worker process {first.died}" if first.died else str(first.error or "")
+    saved = f"saved as: {loaded.failure.kind} ({loaded.failure.note.splitlines()[0]})"
+    if first.died or first.error:
+        out.print(f"{saved}\nFAILS AGAIN: {now}\n{first.trace}", markup=False, soft_wrap=True)
+        return 1 if first.died else 3
+    if first.value != second.value:
+        told = f"FAILS IN THE SAME WAY: two runs gave digests {first.value} and {second.value}"
+        out.print(f"{saved}\n{told}", markup=False, soft_wrap=True)
+        return 3
+    out.print(f"{saved}\nNO LONGER FAILS: {subject} ran to the end twice, digest {first.value}", markup=False)
+    return 0
+
+
+def _comparison(loaded: Loaded, subject: Subject, outcome: Outcome) -> list[str]:
+    """Whether it failed as it did when it was saved, point by point."""
+    from stalerow.simulator.failures import versions
+
+    failure, then = loaded.failure, loaded.failure.violation
+    others = [] if subject == failure.subject else [f"(saved with {failure.subject}, run with {subject})"]
+    assert then is not None
+    if not outcome.violations:
+        return [f"NO LONGER FAILS: it was {failure.kind} in {then.launch} of step {then.step}", *others]
+    now = outcome.violations[0]
+    points = [
+        ("kind", then.kind, now.kind),
+        ("launch", _launch(then), _launch(now)),
+        ("blocks", f"{then.source_block} -> {then.target_block}", f"{now.source_block} -> {now.target_block}"),
+        ("digest", failure.digest, outcome.digest),
+    ]
+    different = [f"  {name}: was {was}, is {is_}" for name, was, is_ in points if was != is_]
+    if not different:
+        return ["FAILS IN THE SAME WAY: kind, launch, blocks and digest are equal", *others]
+    changed = [f"  {k}: was {v}, is {versions().get(k)}" for k, v in failure.versions.items() if versions().get(k) != v]
+    equal = ", ".join(name for name, was, is_ in points if was == is_) or "nothing"
+    return [f"FAILS DIFFERENTLY: {equal} equal", *different, *(["versions:", *changed] if changed else []), *others]
+
+
+def _again(origin: Origin, outcome: Outcome) -> str:
+    now = outcome.violations[0] if outcome.violations else None
+    if now is None:
+        return f"NO LONGER FAILS: this seed was saved as {origin.kind} in {origin.launch}"
+    if (now.kind, now.launch, outcome.digest) == (origin.kind, origin.launch, origin.digest):
+        return "FAILS IN THE SAME WAY as when this seed was saved: kind, launch and digest are equal"
+    was = f"{origin.kind} in {origin.launch}, digest {origin.digest}"
+    return f"FAILS DIFFERENTLY: was {was}; is {now.kind} in {now.launch}, digest {outcome.digest}"
+
+
+def _launch(violation) -> str:
+    late = "deferred " if violation.deferred else ""
+    return f"{late}{violation.launch} of step {violation.step} during step {violation.during} on rank {violation.rank}"

@@ -1,0 +1,190 @@
+"""The catalogue of public bugs: list them, show one, run them with and without their faults, add one of your own."""
+
+from __future__ import annotations
+
+import argparse
+import re
+import textwrap
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from stalerow.simulator.errors import UsageError
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from stalerow.scenarios import Result, Scenario
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    commands = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
+    commands.add_parser("list", help="names and titles")
+    show = commands.add_parser("show", help="one scenario: its report, its faults, its schedule")
+    show.add_argument("name")
+    run = commands.add_parser("run", help="run with the faults and without; exit code 1 if one is not as expected")
+    run.add_argument("names", nargs="*", metavar="NAME", help="scenarios, or files (default: the whole catalogue)")
+    add = commands.add_parser("add", help="make a scenario of a saved failure")
+    add.add_argument("file", type=Path, help="what fuzz or the pytest plugin saved")
+    add.add_argument("--name", help="the scenario's name (default: the file's)")
+    add.add_argument("--folder", type=Path, default=Path("scenarios"), help="where to write it (default: %(default)s)")
+
+
+def execute(args: argparse.Namespace) -> int:
+    from rich.console import Console
+
+    console = Console(highlight=False, soft_wrap=True)
+    if args.action == "list":
+        return _list(console)
+    if args.action == "show":
+        return _show(console, _named(args.name))
+    if args.action == "run":
+        return _run(console, args.names)
+    return _add(console, args)
+
+
+def _named(name: str) -> Scenario:
+    """A scenario by name, or from a file."""
+    import difflib
+
+    from stalerow.scenarios import catalogue, load
+
+    if name.endswith(".toml"):
+        return load(name)
+    known = catalogue()
+    if name not in known:
+        close = difflib.get_close_matches(name, known, 1)
+        hint = f"did you mean {close[0]!r}?" if close else "'stalerow scenarios list' names them"
+        raise UsageError(f"unknown scenario {name!r}: {hint} (or give a .toml file)")
+    return known[name]
+
+
+def _list(console: Console) -> int:
+    from rich.table import Table
+
+    from stalerow.scenarios import catalogue
+
+    table = Table("scenario", "bug", "title", box=None, pad_edge=False)
+    for scenario in catalogue().values():
+        note = "" if scenario.status == "modelled" else " (not modelled)"
+        table.add_row(scenario.name, scenario.id, scenario.title + note)
+    console.print(table)
+    return 0
+
+
+def _show(console: Console, scenario: Scenario) -> int:
+    from stalerow.scenarios.writer import to_toml
+
+    console.print(f"[bold]{scenario.name}[/]: {scenario.title}\n")
+    for paragraph in scenario.text.strip().split("\n\n"):
+        console.print(textwrap.fill(" ".join(paragraph.split()), 100), markup=False)
+        console.print()
+    for fault in scenario.resolve().faults:
+        console.print(f"fault {fault.name}: {fault.summary}", markup=False)
+    for link in scenario.links:
+        console.print(f"report {link}", markup=False)
+    _, _, schedule = to_toml(scenario).partition("\n[expect]")
+    if schedule:
+        console.print(f"\n[expect]{schedule}", markup=False)
+    return 0
+
+
+def _run(console: Console, names: Sequence[str]) -> int:
+    from rich.progress import track
+
+    from stalerow.scenarios import catalogue
+
+    chosen = [_named(name) for name in names] or list(catalogue().values())
+    results: list[Result] = [
+        scenario.run()
+        for scenario in track(chosen, "running", console=console, transient=True, disable=not console.is_terminal)
+    ]
+    console.print(_table(results))
+    bad = [result for result in results if not result.ok]
+    for result in bad:
+        console.print(f"{result.scenario.name}: {_complaint(result)}", markup=False)
+    modelled = sum(r.scenario.status == "modelled" for r in results)
+    console.print(f"{modelled - len(bad)} of {modelled} as the reports say")
+    return 1 if bad else 0
+
+
+def _table(results: Iterable[Result]):  # type: ignore[no-untyped-def]
+    from rich.table import Table
+
+    table = Table(box=None, pad_edge=False)
+    for name in ("bug", "scenario", "found", "clean without", "violation", "schedules needed", "size"):
+        table.add_column(name, no_wrap=name != "violation")
+    for result in sorted(results, key=lambda r: (r.scenario.id, r.scenario.name)):
+        table.add_row(*_cells(result))
+    return table
+
+
+def _cells(result: Result) -> tuple[str, ...]:
+    scenario, first, measured = result.scenario, result.first, result.scenario.measured
+    if scenario.status == "not modelled":
+        return scenario.id, scenario.name, "not modelled", "", "", "", ""
+    return (
+        scenario.id,
+        scenario.name,
+        _yes(result.found),
+        _yes(result.clean),
+        f"{first.kind} ({first.launch})" if first else "none",
+        f"{measured.median} (worst {measured.worst})" if measured else "",
+        _size(result),
+    )
+
+
+def _yes(value: bool) -> str:
+    return "[green]yes[/]" if value else "[red]NO[/]"
+
+
+def _size(result: Result) -> str:
+    schedule = result.scenario.schedule
+    if schedule is None or result.first is None:
+        return ""
+    requests = len(schedule.requests)
+    shape = f"pp {schedule.pipeline.pp}, K {schedule.pipeline.drafts}"
+    return f"{requests} request{'s' * (requests > 1)}, step {result.first.during}, {shape}"
+
+
+def _complaint(result: Result) -> str:
+    if not result.found:
+        expect, first = result.scenario.expect, result.first
+        wanted = f"{' or '.join(expect.kinds)} at {expect.launch}" if expect else ""
+        got = f"{first.kind} at {first.launch}: {first.explanation}" if first else "no violation"
+        return f"expected {wanted}, got {got}"
+    assert result.healthy is not None
+    return f"not clean without its faults: {result.healthy.violations[0].explanation}"
+
+
+def _add(console: Console, args: argparse.Namespace) -> int:
+    from stalerow.scenarios import Expectation, Scenario
+    from stalerow.scenarios.writer import to_toml
+    from stalerow.simulator.failures import load
+    from stalerow.simulator.schedule import write_beside
+
+    failure = load(args.file).failure
+    name = args.name or re.sub(r"[^a-z0-9]+", "-", args.file.stem.lower()).strip("-")
+    path = args.folder / f"{name}.toml"
+    if path.exists():
+        raise UsageError(f"{path}: exists already: choose another --name, or remove it first")
+    if failure.violation is None:
+        raise UsageError(f"{args.file}: a crash has no violation to expect: run it with a reference kernel set first")
+    scenario = Scenario(
+        name=name,
+        id=name,
+        title=f"{failure.kind} at {failure.violation.launch}",
+        text=f"{failure.violation.explanation}.\n",
+        faults=failure.subject.faults,
+        kernels=failure.subject.kernels,
+        expect=Expectation(kinds=(failure.kind,), launch=failure.violation.launch),
+        schedule=failure.schedule,
+    )
+    result = scenario.run()
+    if not result.found:
+        raise UsageError(f"{args.file}: does not fail in the same way any more: {_complaint(result)}")
+    write_beside(path, to_toml(scenario).encode())
+    console.print(f"wrote {path}; give it a title, a text and its reports", markup=False)
+    if not result.clean:
+        console.print("without its faults it is not clean either: it may have found a bug of the system itself")
+    return 0

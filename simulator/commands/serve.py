@@ -1,0 +1,168 @@
+"""Serve a workload in closed loop and show what a user would have seen: broken requests, acceptance, lengths, speed."""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING
+
+from stalerow.simulator.commands.options import add_device, add_jobs, job_count, positive
+from stalerow.simulator.errors import UsageError
+
+if TYPE_CHECKING:
+    from stalerow.simulator.serve.report import RunResult
+    from stalerow.simulator.serve.workload import ServeRequest
+
+FORMAT = 1
+MEAN_ACCEPTANCE_LENGTH = 4.45
+"""Of a healthy model on random tokens with four drafts, as reported (vLLM #57807); scaled for other draft counts."""
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--kernels",
+        nargs="+",
+        default=["reference:batch-row", "reference:req-idx"],
+        metavar="SET",
+        help="kernel sets: [reference:]batch-row, [reference:]req-idx, a release (vllm==X), a path",
+    )
+    _workload(parser.add_argument_group("workload, as vllm bench serve names it"))
+    _engine(parser.add_argument_group("engine, as vllm serve names it"))
+    model = parser.add_argument_group("model")
+    model.add_argument("--acceptance-length", type=float, default=None, metavar="L", help="mean tokens per step to fit")
+    model.add_argument(
+        "--acceptance-rates", type=float, nargs="+", default=None, metavar="R", help="share of steps accepting draft i"
+    )
+    model.add_argument("--cost", action="append", default=[], metavar="NAME=N", help="one entry of the cost model anew")
+    parser.add_argument("--json", metavar="FILE", default=None, help="write every run and request to FILE")
+    add_jobs(parser)
+    add_device(parser)
+
+
+def _workload(group: argparse._ArgumentGroup) -> None:
+    group.add_argument("--dataset-name", choices=("random", "custom"), default=None, help="default: random")
+    group.add_argument("--dataset-path", metavar="FILE", default=None, help="JSON lines of requests (custom)")
+    for name, default, text in (
+        ("--random-input-len", 2048, "mean prompt tokens after the prefix"),
+        ("--random-output-len", 1024, "mean answer of a healthy model, tokens"),
+        ("--random-prefix-len", 1024, "shared prefix, tokens"),
+        ("--num-prompts", 64, "requests"),
+        ("--seed", 42, "of lengths, tokens and acceptance"),
+    ):
+        group.add_argument(name, type=_count, default=default, metavar="N", help=f"{text} (default: {default})")
+    group.add_argument("--random-range-ratio", type=float, default=0.75, metavar="R", help="spread of the lengths, +-R")
+    group.add_argument("--max-concurrency", type=positive, nargs="+", default=[8], metavar="N", help="open requests")
+    group.add_argument("--request-rate", type=float, default=float("inf"), metavar="R", help="a second; default: inf")
+    group.add_argument("--ignore-eos", action="store_true", help="every answer runs to its length")
+    group.add_argument("--max-tokens", type=positive, default=None, metavar="N", help="cap of an endless answer")
+
+
+def _engine(group: argparse._ArgumentGroup) -> None:
+    group.add_argument("--pipeline-parallel-size", "-pp", type=positive, nargs="+", default=[1, 2, 4], metavar="P")
+    for name, default in (
+        ("--num-speculative-tokens", 4),
+        ("--max-num-seqs", 256),
+        ("--max-num-batched-tokens", 8192),
+        ("--block-size", 784),
+        ("--num-gpu-blocks", 2000),
+    ):
+        group.add_argument(name, type=_count, default=default, metavar="N", help=f"default: {default}")
+    group.add_argument("--async-scheduling", action=argparse.BooleanOptionalAction, default=True)
+    group.add_argument("--enable-prefix-caching", action=argparse.BooleanOptionalAction, default=True)
+    group.add_argument("--cudagraph-capture-sizes", type=positive, nargs="+", default=[], metavar="N", help="tokens")
+    group.add_argument("--retention", choices=("sparse", "dense"), default="sparse", help="boundary states kept cached")
+    group.add_argument("--profile", default="0.32", metavar="V", help="release of the scheduler: 0.32 or 0.33")
+
+
+def _count(text: str) -> int:
+    if not text.isdecimal():
+        raise argparse.ArgumentTypeError(f"{text!r} is not a count: give an integer of at least 0")
+    return int(text)
+
+
+def execute(args: argparse.Namespace) -> int:
+    from stalerow.kernels.sets import kernel_set
+    from stalerow.simulator.draw.progress import progress
+    from stalerow.simulator.draw.serving import print_serving
+    from stalerow.simulator.serve.acceptance import from_mean, from_rates
+    from stalerow.simulator.serve.costs import with_changes
+    from stalerow.simulator.serve.settings import ServeOptions
+    from stalerow.simulator.serve.sweep import ServeJob, run_jobs
+
+    drafts = args.num_speculative_tokens
+    if args.acceptance_rates and args.acceptance_length:
+        raise UsageError("--acceptance-rates and --acceptance-length say the same thing twice: give one of them")
+    if args.acceptance_rates:
+        acceptance = from_rates(args.acceptance_rates, drafts)
+    else:
+        acceptance = from_mean(args.acceptance_length or 1 + (MEAN_ACCEPTANCE_LENGTH - 1) * drafts / 4, drafts)
+    requests = _requests(args)
+    for name in args.kernels:
+        kernel_set(name, "auto" if name.startswith("reference:") else args.device)
+    jobs = [
+        ServeJob(
+            kernels=kernels,
+            device=args.device,
+            options=ServeOptions(
+                pipeline_parallel_size=pp,
+                num_speculative_tokens=drafts,
+                max_num_seqs=args.max_num_seqs,
+                max_num_batched_tokens=args.max_num_batched_tokens,
+                block_size=args.block_size,
+                num_gpu_blocks=args.num_gpu_blocks,
+                async_scheduling=args.async_scheduling,
+                enable_prefix_caching=args.enable_prefix_caching,
+                cudagraph_capture_sizes=tuple(args.cudagraph_capture_sizes),
+                retention_interval=0 if args.retention == "sparse" else None,
+                profile=args.profile,
+            ),
+            requests=requests,
+            acceptance=acceptance,
+            costs=with_changes(args.cost),
+            max_concurrency=concurrency,
+            seed=args.seed,
+        )
+        for concurrency in args.max_concurrency
+        for pp in args.pipeline_parallel_size
+        for kernels in args.kernels
+    ]
+    workers = job_count(args.jobs) if all(k.startswith("reference:") for k in args.kernels) else args.jobs or 1
+    with progress(f"{len(jobs)} runs of {len(requests)} requests", len(jobs)) as advance:
+        results = run_jobs(jobs, workers, advance)
+    print_serving(results, acceptance.mean_length)
+    if args.json:
+        _write(args, results)
+    return 0 if all(result.clean for result in results) else 1
+
+
+def _requests(args: argparse.Namespace) -> tuple[ServeRequest, ...]:
+    from stalerow.simulator.serve.workload import RandomDataset, read_requests
+
+    custom = args.dataset_path is not None
+    if (args.dataset_name or ("custom" if custom else "random")) == "random":
+        if custom:
+            raise UsageError(f"--dataset-path {args.dataset_path} with --dataset-name random: use custom")
+        return RandomDataset(
+            num_prompts=args.num_prompts,
+            input_len=args.random_input_len,
+            output_len=args.random_output_len,
+            range_ratio=args.random_range_ratio,
+            prefix_len=args.random_prefix_len,
+            request_rate=None if args.request_rate == float("inf") else args.request_rate,
+            ignore_eos=args.ignore_eos,
+            max_tokens=args.max_tokens,
+            seed=args.seed,
+        ).requests()
+    if not custom:
+        raise UsageError("--dataset-name custom without --dataset-path: give the file of requests")
+    return read_requests(args.dataset_path, args.random_prefix_len, args.ignore_eos, args.max_tokens)
+
+
+def _write(args: argparse.Namespace, results: list[RunResult]) -> None:
+    import msgspec
+
+    from stalerow.simulator.schedule import write_beside
+
+    settings = {k: v for k, v in sorted(vars(args).items()) if k not in ("json", "jobs", "device")}
+    settings["request_rate"] = str(settings["request_rate"])
+    data = {"format": FORMAT, "settings": settings, "runs": results}
+    write_beside(args.json, msgspec.json.format(msgspec.json.encode(data), indent=2) + b"\n")

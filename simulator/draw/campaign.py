@@ -1,0 +1,145 @@
+"""What a campaign looks like: a line that stays up to date on a terminal, plain lines now and then elsewhere."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from rich.console import Console
+
+from stalerow.simulator.draw.results import console
+from stalerow.simulator.findings import Finding, Tally
+from stalerow.simulator.oracle.violations import MARKS
+
+if TYPE_CHECKING:
+    from stalerow.simulator.fuzz import Options
+
+LINE_EVERY_S = 10.0
+RATE_OVER_S = 5.0
+
+
+class Screen:
+    """A campaign's listener. Findings go to standard output, the live line to standard error."""
+
+    def __init__(self, options: Options, out: Console | None = None, err: Console | None = None) -> None:
+        self._options = options
+        self._out, self._err = out or console(), err or Console(stderr=True)
+        self._live: Any = None
+        self._last_line = time.monotonic()
+        self._rate = [(time.monotonic(), 0)]
+
+    def __enter__(self) -> Screen:
+        self._say(_configuration(self._options))
+        if self._err.is_terminal:
+            from rich.live import Live
+
+            self._live = Live(console=self._err, transient=True, refresh_per_second=4)
+            self._live.start()
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        if self._live is not None:
+            self._live.stop()
+
+    def tick(self, tally: Tally, doing: Sequence[str]) -> None:
+        line = self._line(tally, doing)
+        if self._live is not None:
+            from rich.text import Text
+
+            self._live.update(Text(line, no_wrap=True, overflow="ellipsis"))
+        elif time.monotonic() - self._last_line >= LINE_EVERY_S:
+            self._last_line = time.monotonic()
+            self._err.print(line, markup=False, soft_wrap=True)
+
+    def finding(self, finding: Finding) -> None:
+        failure = finding.failure
+        origin, schedule = failure.origin, failure.schedule
+        self._say(f"\nFOUND {failure.kind} (seed {origin.seed}, {failure.subject})")
+        if finding.drawing:
+            self._say(finding.drawing)
+        elif failure.violation is not None:
+            self._say(failure.violation.explanation)
+        if failure.note:
+            self._say(failure.note)
+        if failure.shrunk:
+            self._say(
+                f"shrunk from {origin.requests} requests to {len(schedule.requests)} in {finding.runs} runs; "
+                f"P={schedule.pipeline.pp} K={schedule.pipeline.drafts}, "
+                f"{schedule.order.deviations} deviations from canonical order"
+            )
+        self._commands(finding)
+
+    def breach(self, finding: Finding) -> None:
+        failure = finding.failure
+        self._say(f"\n{failure.kind.upper()} at seed {failure.origin.seed} with {failure.subject}: {failure.note}")
+        if failure.kind == "determinism breach":
+            self._say(
+                "The same schedule must give the same bytes every time. Until it does, nothing that these kernels "
+                "show can be replayed: look for clocks, random numbers, uninitialised memory or races in them."
+            )
+        self._commands(finding)
+
+    def note(self, text: str) -> None:
+        self._say(f"note: {text}")
+
+    def summary(self, tally: Tally, require_marks: bool) -> None:
+        kinds = ", ".join(f"{k} {n}" for k, n in tally.kinds.most_common()) or "none"
+        scouted = f" (and {tally.scouted} with its NumPy twin)" if tally.scouted else ""
+        self._say(f"\n{tally.schedules} schedules{scouted} in {tally.seconds:.1f} s; violating: {kinds}")
+        seen = ", ".join(f"{m} {tally.marks[m]}" for m in MARKS if m in tally.marks) or "none"
+        self._say(f"marks (schedules that had one): {seen}")
+        if tally.missed:
+            self._say(f"marks not seen: {', '.join(tally.missed)}")
+            if require_marks:
+                self._say("failed: --require-marks was given and marks are missing; run more seeds, or other ones")
+        if tally.interrupted:
+            self._say("interrupted: everything found so far is saved")
+        for finding in [*tally.findings, *tally.breaches]:
+            self._say(f"{finding.failure.kind}: {finding.path}")
+        if not (tally.findings or tally.breaches or tally.interrupted):
+            self._say(f"clean: no violation with {self._options.subject}")
+
+    def _commands(self, finding: Finding) -> None:
+        self._say(f"seed:   {finding.failure.origin.seed}")
+        self._say(f"saved:  {finding.path}")
+        self._say(f"replay: stalerow replay {finding.path}")
+        self._say(f"        {finding.failure.origin.command}   (the seed, before shrinking)")
+
+    def _line(self, tally: Tally, doing: Sequence[str]) -> str:
+        now, count = time.monotonic(), tally.schedules + tally.scouted
+        self._rate.append((now, count))
+        while now - self._rate[0][0] > RATE_OVER_S and len(self._rate) > 2:
+            self._rate.pop(0)
+        before, base = self._rate[0]
+        rate = (count - base) / max(now - before, 0.1)
+        kinds = ", ".join(f"{k} {n}" for k, n in tally.kinds.most_common()) or "no violations"
+        scouted = f" + {tally.scouted} scouted" if tally.scouted else ""
+        busy = f" | shrinking {len(doing)}" if doing else ""
+        marks = f"marks {len(tally.marks)}/{len(MARKS)}"
+        return f"{tally.schedules} schedules{scouted}, {rate:.1f}/s | {kinds} | {marks}{busy}"
+
+    def _say(self, text: str) -> None:
+        target = self._live.console if self._live is not None and self._out.is_terminal else self._out
+        target.print(text, markup=False, highlight=False, soft_wrap=True)
+
+
+def _configuration(options: Options) -> str:
+    """The drawn configuration: all that decides which schedules are run, and with what."""
+    i, n = options.shard
+    last = f"to {options.start + options.runs - 1}" if options.runs else "on"
+    limit = f", at most {options.seconds:g} s" if options.seconds else ""
+    shard = f", shard {i} of {n}" if n > 1 else ""
+    fixed = [f"P={options.pp}" if options.pp else "", f"runner {options.runner}" if options.runner else ""]
+    drawn = ", ".join(part for part in fixed if part) or "P, K, runner, layout, requests, aborts and order drawn"
+    twin = options.subject.twin()
+    lines = [
+        f"kernels  {options.subject} (device {options.subject.device})",
+        f"seeds    {options.start} {last}{shard}{limit}",
+        f"drawn    {drawn}",
+        f"workers  {options.jobs}",
+        f"failures {options.folder}",
+    ]
+    if twin is not None:
+        lines.insert(1, f"scout    {twin.kernels}: runs ahead and shrinks; what it finds is confirmed by the kernels")
+    return "\n".join(lines)

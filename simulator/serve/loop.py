@@ -1,0 +1,272 @@
+"""A serving run: client, engine, ranks and virtual time, until every request is answered.
+
+The engine, the ranks and the kernels are those of every other run; this loop replaces the schedule's arrivals by a
+client that keeps so many requests open, and the order of events by `costs`: whoever can start first acts first. All
+times are integer microseconds. `report` reads what is left in it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from stalerow.kernels.memory import OutOfBounds
+from stalerow.kernels.sets import KernelSet
+from stalerow.simulator.choosers.latency import EarliestFirst
+from stalerow.simulator.engine.core import EngineCore
+from stalerow.simulator.engine.step import Step
+from stalerow.simulator.errors import InternalError, UsageError
+from stalerow.simulator.loop import engine_config
+from stalerow.simulator.rank.device import Operation
+from stalerow.simulator.rank.policy import RankPolicy
+from stalerow.simulator.rank.wires import Wires
+from stalerow.simulator.serve.acceptance import Acceptance
+from stalerow.simulator.serve.client import Client
+from stalerow.simulator.serve.costs import Costs
+from stalerow.simulator.serve.model import ClosedLoop
+from stalerow.simulator.serve.rank import ServeRank
+from stalerow.simulator.serve.settings import ServeOptions
+from stalerow.simulator.serve.workload import ServeRequest, longest
+
+LIVELOCK_STEPS = 2000
+ENDS_BURST = ("forward", "sample")
+"""Operations that let somebody else start."""
+
+
+@dataclass(slots=True)
+class Drafting:
+    """Sums over verification steps whose output was delivered."""
+
+    steps: int = 0
+    accepted: int = 0
+
+
+@dataclass(slots=True)
+class Times:
+    """When things become possible, in microseconds. Keys are steps, or (rank, step)."""
+
+    engine: int = 0
+    side: int = 0
+    hosts: list[int] = field(default_factory=list)
+    devices: list[int] = field(default_factory=list)
+    sent: dict[int, int] = field(default_factory=dict)
+    enqueued: dict[tuple[int, int], int] = field(default_factory=dict)
+    activations: dict[tuple[int, int], int] = field(default_factory=dict)
+    sampled: dict[int, int] = field(default_factory=dict)
+    received: dict[int, int] = field(default_factory=dict)
+    outputs: dict[int, int] = field(default_factory=dict)
+
+
+class Serving:
+    """Runs one workload once. `died` says what killed the engine, if anything did."""
+
+    def __init__(
+        self,
+        requests: Sequence[ServeRequest],
+        options: ServeOptions,
+        kernels: KernelSet,
+        acceptance: Acceptance,
+        costs: Costs,
+        max_concurrency: int | None,
+        seed: int,
+    ) -> None:
+        self.options, self.kernels, self.costs = options, kernels, costs
+        schedule = options.schedule(longest(requests))
+        self.pp = options.pipeline_parallel_size
+        try:
+            self.core = EngineCore(engine_config(schedule), options.profile)
+        except ValueError as error:
+            raise UsageError(str(error)) from None
+        self.layout = schedule.layout
+        self.model = ClosedLoop(requests, options.block_size, options.num_speculative_tokens, acceptance, seed)
+        self.client = Client(requests, max_concurrency, costs.client)
+        self.wires = Wires()
+        self.ranks = [
+            ServeRank(i, schedule, kernels, self.wires, None, RankPolicy(schedule), model=self.model)
+            for i in range(self.pp)
+        ]
+        self.times = Times(hosts=[0] * self.pp, devices=[0] * self.pp)
+        self.starts: dict[str, int] = {}
+        self.order = EarliestFirst(self.starts)
+        self.drafting = Drafting()
+        self.waiting = False
+        self.steps = 0
+        self.preemptions = 0
+        self.last_step: Step | None = None
+        self.died = ""
+        self._devices = [f"device{i}" for i in range(self.pp)]
+        self._hosts = [f"host{i}" for i in range(self.pp)]
+
+    def run(self) -> None:
+        """Serve until every request is answered, or the engine dies."""
+        while not self.died:
+            enabled = self._enabled()
+            if not enabled:
+                break
+            self._act(enabled[self.order.next(enabled)], enabled)
+        if not self.died and not self.client.done:
+            raise InternalError(f"nothing can act with steps {self.core.inflight} in flight")
+
+    def _enabled(self) -> list[str]:
+        starts, times = self.starts, self.times
+        starts.clear()
+        for rank, name in zip(self.ranks, self._devices):
+            if rank.queue.runnable():
+                starts[name] = self._device_start(rank)
+        side = self.ranks[-1].side
+        if side.runnable():
+            starts["side"] = max(times.side, times.sampled[side.head().step])
+        for rank, name in zip(self.ranks, self._hosts):
+            if rank.inbox:
+                starts[name] = max(times.hosts[rank.index], times.sent[rank.inbox[0].number])
+        engine = self._engine_start()
+        if engine is not None:
+            starts["engine"] = engine
+        return list(starts)
+
+    def _device_start(self, rank: ServeRank) -> int:
+        operation, times = rank.queue.head(), self.times
+        start = max(times.devices[rank.index], times.enqueued[rank.index, operation.step])
+        if operation.kind == "forward" and rank.index:
+            start = max(start, times.activations[rank.index - 1, operation.step])
+        elif operation.kind == "post_update" and not rank.is_last:
+            start = max(start, times.received[operation.about["of"]])
+        return start
+
+    def _engine_start(self) -> int | None:
+        if self.waiting:
+            available = self.times.outputs.get(self.core.inflight[0])
+            return None if available is None else max(self.times.engine, available)
+        if self.core.has_requests or self.core.inflight:
+            return self.times.engine
+        arrival = self.client.next_arrival
+        return None if arrival is None else max(self.times.engine, arrival)
+
+    def _act(self, actor: str, enabled: Sequence[str]) -> None:
+        now = self.starts[actor]
+        if actor == "engine":
+            self._engine_act(now)
+        elif actor == "side":
+            operation = self.ranks[-1].execute_side()
+            self.times.side = now + self.costs.broadcast
+            self.times.received[operation.step] = self.times.side
+        elif actor.startswith("host"):
+            self._host_act(self.ranks[int(actor[4:])], now)
+        else:
+            others = [self.starts[a] for a in enabled if a != actor]
+            self._device_act(self.ranks[int(actor[6:])], min(others, default=None))
+
+    def _host_act(self, rank: ServeRank, now: int) -> None:
+        step = rank.inbox[0]
+        times = self.times
+        done = times.hosts[rank.index] = now + self.costs.host
+        times.enqueued[rank.index, step.number] = done
+        rank.host_step()
+        if rank.is_last and not step.rows:
+            times.outputs[step.number] = done + self.costs.message
+
+    def _device_act(self, rank: ServeRank, until: int | None) -> None:
+        """Run the rank's operations in stream order until one concerns others or somebody else can start earlier."""
+        while True:
+            start = self._device_start(rank)
+            operation = rank.queue.head()
+            try:
+                rank.execute()
+            except OutOfBounds as error:
+                self.died = f"{operation.kind} on rank {rank.index} touches memory out of bounds: {error}"
+                return
+            done = self.times.devices[rank.index] = start + self._duration(rank, operation)
+            self._announce(rank, operation, done)
+            if operation.kind in ENDS_BURST or not rank.queue.runnable():
+                return
+            if until is not None and self._device_start(rank) > until:
+                return
+
+    def _duration(self, rank: ServeRank, operation: Operation) -> int:
+        costs, kind = self.costs, operation.kind
+        if kind == "forward":
+            return costs.forward(_num_tokens(operation), self.pp)
+        if kind == "sample":
+            return costs.sample + costs.draft * self.options.num_speculative_tokens
+        if kind == "precopy":
+            return costs.copies(self.model.resolve(operation.step, operation.about["batch"].rows).num_moves, self.pp)
+        if kind == "postprocess":
+            return costs.copies(self.model.steps[operation.about["of"]].num_saves, self.pp)
+        return costs.launch
+
+    def _announce(self, rank: ServeRank, operation: Operation, done: int) -> None:
+        times, number = self.times, operation.step
+        if operation.kind == "forward":
+            times.activations[rank.index, number] = done + self.costs.activations(_num_tokens(operation))
+        elif operation.kind == "sample":
+            times.sampled[number] = done
+            times.outputs[number] = done + self.costs.message
+
+    def _engine_act(self, now: int) -> None:
+        if self.waiting:
+            self._process(now)
+        else:
+            self._iterate(now)
+
+    def _iterate(self, now: int) -> None:
+        core = self.core
+        for request in self.client.arrivals(now):
+            prompt = self.model.progress[request.id].history.tokens
+            core.add_request(request.id, prompt, request.max_tokens, request.stop_token_ids)
+        if not core.has_requests:
+            self.waiting = bool(core.inflight)
+            return
+        step = self.last_step = core.schedule()
+        self.steps += 1
+        self.preemptions += len(step.preempted)
+        self.times.engine = now + self.costs.schedule
+        self.times.sent[step.number] = self.times.engine + self.costs.message
+        if step.rows:
+            self.model.announced[step.number] = step
+        for rank in self.ranks:
+            rank.inbox.append(step)
+        self.waiting = not (core.can_schedule and (step.rows or core.has_requests))
+        self._check_progress()
+        self._forget(step.number - 2 * (self.pp + 2))
+
+    def _check_progress(self) -> None:
+        if self.core.starved or self.core.schedules_since_delivery > LIVELOCK_STEPS:
+            raise UsageError(
+                f"--num-gpu-blocks {self.options.num_gpu_blocks} cannot hold the requests that run at once: "
+                "raise it, or lower --max-num-seqs"
+            )
+
+    def _process(self, now: int) -> None:
+        step: Step = self.core.inflight_steps[0]
+        resolved = self.model.steps.get(step.number)
+        delivered = self.core.process(resolved.sampled if resolved else {})
+        self.waiting = False
+        done = self.times.engine = now + (self.costs.process if step.rows else 0)
+        for row in step.rows:
+            given = delivered.outputs.get(row.request)
+            if given is None:
+                continue
+            count, reason = given
+            self.model.progress[row.request].delivered += count
+            self.client.deliver(row.request, count, reason, done)
+            if row.num_drafts and resolved:
+                self.drafting.steps += 1
+                self.drafting.accepted += len(resolved.sampled[row.request]) - 1
+
+    def _forget(self, number: int) -> None:
+        """Drop what nobody asks for any more."""
+        self.model.forget(number)
+        times, wires = self.times, self.wires
+        for by_step in (times.sent, times.sampled, times.received, times.outputs, wires.sampled):
+            by_step.pop(number, None)
+        for rank in range(self.pp):
+            times.enqueued.pop((rank, number), None)
+            times.activations.pop((rank, number), None)
+        wires.activations.pop((self.pp - 1, number), None)
+        wires.outputs.discard(number)
+        wires.received.discard(number)
+
+
+def _num_tokens(operation: Operation) -> int:
+    batch = operation.about["batch"]
+    return int(batch.query_start_loc[batch.num_rows])

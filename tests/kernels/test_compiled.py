@@ -1,0 +1,80 @@
+"""Every kernel compiles for CUDA, which needs no GPU: what the interpreter accepts, the compiler may not."""
+
+import subprocess
+import sys
+
+import pytest
+
+pytest.importorskip("triton.backends.nvidia")
+
+COMPILE = """
+import inspect, sys, importlib
+import triton
+from triton.backends.compiler import GPUTarget
+from triton.compiler import ASTSource
+
+INT64 = {
+    "idx_mapping", "table_ptrs", "persistent_ptrs", "gathered_ptrs", "state_base_addrs", "state_block_strides",
+    "state_inner_sizes", "state_dim_row_stride", "unit_starts", "unit_salts", "hashes", "activation_in", "damage",
+    "sampled", "last_token",
+}
+SCALARS = {
+    "num_rows", "num_rows_padded", "n", "num_writes", "max_blocks", "max_model_len", "state_indices_rows", "byte",
+    "value",
+}
+NUMBERS = {
+    "TILES": 16, "COPY_BLOCK": 1024, "WIDTH_BLOCK": 8, "ROW_BLOCK": 256, "ROWS": 8, "NUM_COLUMNS": 3, "TOKENS": 64,
+    "NUM_STATES": 4, "NUM_UNITS": 6, "WINDOW": 3, "MAX_BYTES": 24, "BYTES": 16, "POSITIONS": 16,
+}
+
+def compile_kernel(module, name, flags):
+    kernel = getattr(importlib.import_module("stalerow.kernels." + module), name)
+    signature, constants = {}, {}
+    for parameter in inspect.signature(kernel.fn).parameters.values():
+        p, scalar_blocks = parameter.name, module.startswith(("forward", "blocks"))
+        if p.isupper():
+            signature[p], constants[p] = "constexpr", flags.get(p, NUMBERS.get(p, 4))
+        elif "int64" in str(parameter.annotation):
+            signature[p] = "i64"
+        elif p in SCALARS or (p == "num_blocks" and scalar_blocks):
+            signature[p] = "i32"
+        else:
+            signature[p] = "*i64" if p in INT64 else "*u8" if p in ("pool", "kept") else "*i32"
+    source = ASTSource(fn=kernel, signature=signature, constexprs=constants)
+    triton.compile(source, target=GPUTarget("cuda", 90, 32))
+
+for line in sys.argv[1:]:
+    print(line, flush=True)
+    module, name, *flags = line.split()
+    compile_kernel(module, name, {flag.lstrip("-"): not flag.startswith("-") for flag in flags})
+"""
+
+COPY = "HAS_IDX_MAPPING ROW_IS_SLOT"
+KERNELS = [
+    f"precopy_triton precopy_kernel {COPY} CHANNELS_FIRST",
+    f"precopy_triton precopy_kernel {COPY} -CHANNELS_FIRST",
+    f"postprocess_triton postprocess_kernel {COPY} CHANNELS_FIRST -HAS_COUNTS",
+    "postprocess_triton postprocess_kernel -HAS_IDX_MAPPING -ROW_IS_SLOT -CHANNELS_FIRST HAS_COUNTS",
+    "preprocess_triton preprocess_kernel",
+    "indices_triton aligned_indices_kernel",
+    "tables_triton apply_writes_kernel",
+    "tables_triton gather_kernel",
+    "update_triton seed_slots_kernel",
+    "update_triton seq_lens_kernel",
+    "update_triton post_update_kernel HAS_QUERY_LEN",
+    "update_triton advance_computed_kernel",
+    "update_triton set_accepted_kernel HAS_SAMPLED",
+    "blocks_triton pages_kernel COPY",
+    "blocks_triton pages_kernel -COPY",
+    "forward_triton_read read_states_kernel",
+    "forward_triton_read read_kv_kernel",
+    "forward_triton_write write_states_kernel",
+    "forward_triton_write write_kv_kernel",
+]
+
+
+def test_all_kernels_compile_for_cuda(tmp_path):
+    command = [sys.executable, "-W", "ignore", "-c", COMPILE, *KERNELS]
+    env = {"TRITON_CACHE_DIR": str(tmp_path)}
+    done = subprocess.run(command, capture_output=True, text=True, env=env, check=False)
+    assert done.returncode == 0, done.stdout.splitlines()[-1:] + [done.stderr[-1500:]]

@@ -1,0 +1,61 @@
+"""Kernel sets by name, and what choosing one imports and refuses."""
+
+import subprocess
+import sys
+
+import pytest
+
+from stalerow.kernels.device import DeviceError, backend
+from stalerow.kernels.sets import KERNEL_SETS, UnknownKernelSet, kernel_set
+
+
+def run_python(code: str, **env: str) -> str:
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=env, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip()
+
+
+def test_every_built_in_set_can_be_made(device):
+    for name in KERNEL_SETS:
+        kernels = kernel_set(name, "cpu" if name.startswith("reference") else device)
+        assert kernels.name == name
+        assert kernels.align.name == name
+        assert kernels.align.reads_slot_tables == name.endswith("req-idx")
+
+
+def test_an_unknown_name_lists_the_known_ones():
+    with pytest.raises(UnknownKernelSet, match="'req-id'; expected one of req-idx, batch-row, reference:req-idx"):
+        kernel_set("req-id", "cpu")
+
+
+def test_the_reference_stays_on_the_host():
+    with pytest.raises(DeviceError, match="runs on the host, but device 'cuda' was asked for"):
+        kernel_set("reference:req-idx", "cuda")
+    assert kernel_set("reference:req-idx", "auto").backend.name == "numpy"
+
+
+def test_an_unknown_device_is_refused():
+    with pytest.raises(DeviceError, match="unknown device 'tpu'; expected 'auto', 'cpu' or 'cuda'"):
+        backend("tpu")
+
+
+def test_the_reference_imports_neither_torch_nor_triton():
+    code = (
+        "import sys; from stalerow.kernels.sets import kernel_set; kernel_set('reference:req-idx');"
+        "print(sorted({'torch', 'triton'} & set(sys.modules)))"
+    )
+    assert run_python(code) == "[]"
+
+
+def test_the_interpreter_is_chosen_before_triton_is_imported():
+    code = "from stalerow.kernels.sets import kernel_set; print(kernel_set('req-idx', 'cpu').backend.name)"
+    assert run_python(code) == "triton-interpreter"
+
+
+def test_a_triton_that_compiles_already_cannot_interpret():
+    code = (
+        "import triton; from stalerow.kernels.device import DeviceError, backend\n"
+        "try: backend('cpu')\n"
+        "except DeviceError as error: print(error)"
+    )
+    assert "triton is already compiling in this process" in run_python(code)

@@ -1,0 +1,209 @@
+"""Small mutants of kernels, runner, scheduler and tables, by hand: (file, what it says, what it should not say).
+
+Each is a mistake that somebody could make. `survives` explains a mutant that no schedule can tell from the original.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class Mutant(NamedTuple):
+    """`old` occurs exactly once in `file`; `runner` forces one of the model runners."""
+
+    file: str
+    old: str
+    new: str
+    runner: str = ""
+    survives: str = ""
+
+    @property
+    def name(self) -> str:
+        return f"{self.file}: {' '.join(self.old.split())} -> {' '.join(self.new.split())}"
+
+
+def _of(file: str, *changes: tuple[str, str] | tuple[str, str, str] | tuple[str, str, str, str]) -> list[Mutant]:
+    return [Mutant(file, *change) for change in changes]
+
+
+KERNELS = [
+    *_of(
+        "kernels/copy.py",
+        ("table_row, src_col + bias)", "table_row, src_col)"),
+        ("begin = source + bias * state.row_bytes", "begin = source"),
+        ("kept = state.conv_width - bias", "kept = state.conv_width - bias - 1"),
+        ("if kept <= 0:", "if kept <= 1:"),
+        ("old[:, bias * state.elem_size :]", "old[:, : kept * state.elem_size]"),
+        ("state.base + block * layout.page_bytes", "layout.page_start(0, block) + state.entry.offset"),
+        ("binding.copy_tables[state.group_index]", "binding.copy_tables[0]"),
+    ),
+    *_of(
+        "kernels/precopy.py",
+        ("if source < 0 or source == target:", "if source < 0:"),
+        ("if source < 0 or source == target:", "if source == target:"),
+        ("bias = int(slots.src_off[slot])", "bias = 0"),
+        ("table_row = slot if row_is_slot else row", "table_row = row"),
+        ("if slot < 0:", "if slot <= 0:"),
+        ("for state in binding.host_states:", "for state in binding.host_states[:1]:"),
+    ),
+    *_of(
+        "kernels/preprocess.py",
+        ("np.maximum(accepted - 1, 0)", "accepted"),
+        ("(after + (block_size - 1)) // block_size - 1", "after // block_size"),
+        ("np.where((old >= 0) & (old != new), 1, accepted)", "accepted"),
+        ("(old >= 0) & (old != new)", "old >= 0"),
+        ("slots.src_col[ids] = old", "slots.src_col[ids] = np.maximum(old, 0)"),
+        (
+            "(old >= 0) & (old != new)",
+            "old != new",
+            "",
+            "a request whose old column is -1 is fresh, and admission has set its num_accepted to 1 already",
+        ),
+    ),
+    *_of(
+        "kernels/postprocess.py",
+        ("first = total - accepted + 1", "first = total - accepted"),
+        ("if aligned < first:", "if aligned <= first:"),
+        ("        bias = aligned - first\n", "        bias = 0\n"),
+        ("target = aligned // block_size - 1", "target = aligned // block_size"),
+        ("slots.num_accepted[slot] = 1", "pass"),
+        ("running = int(slots.state_idx[slot])", "running = int(slots.src_col[slot])"),
+        ("int(counts.num_drafts[slot]) + accepted - 1", "int(counts.num_drafts[slot]) + accepted", "v1"),
+        ("table_row = slot if row_is_slot else row", "table_row = row"),
+        ("if running == target:", "if running >= target:"),
+    ),
+    *_of(
+        "kernels/indices.py",
+        ("(seq_lens[:num_rows_padded] - 1) // block_size", "seq_lens[:num_rows_padded] // block_size"),
+        ("= table[rows, columns]", "= binding.index_tables[0][rows, columns]"),
+    ),
+    *_of(
+        "kernels/blocks.py",
+        ("[:, block_ids[:n]] = byte", "[:, block_ids[: n - 1]] = byte"),
+        ("pages[:, dst[:n]] = pages[:, src[:n]]", "pages[:, src[:n]] = pages[:, dst[:n]]"),
+    ),
+    *_of(
+        "kernels/binding.py",
+        ("cache.tables.persistent if reads_slot_tables else cache.tables.gathered", "cache.tables.gathered"),
+    ),
+]
+
+TABLES = [
+    *_of(
+        "kernels/tables.py",
+        ("target[row, :nb] = source[slot, :nb]", "target[row, :nb] = source[row, :nb]"),
+        ("target[row, :nb] = source[slot, :nb]", "target[row, : nb - 1] = source[slot, : nb - 1]"),
+        ("target[num_rows:num_rows_padded] = 0", "pass"),
+        ("[slot, start:stop] = contents", "[slot, : stop - start] = contents"),
+        ("        begin = end", "        pass"),
+        ("nb = counts[group][slot]", "nb = counts[0][slot]"),
+    ),
+    *_of(
+        "kernels/update.py",
+        ("slots.state_idx[slot] = state_idx[i]", "slots.state_idx[slot] = -1"),
+        ("slots.num_accepted[slot] = num_accepted[i]", "pass"),
+        ("slots.num_computed[slot] = num_computed[i]", "slots.num_computed[slot] = 0"),
+        ("query_len - num_rejected[row]", "query_len"),
+        ("slots.total_len[slot] = start + count", "slots.total_len[slot] = start + 1"),
+        ("sampled[row, count - 1]", "sampled[row, 0]"),
+        ("slots.num_computed[ids] += query_start_loc", "slots.num_computed[ids] -= query_start_loc"),
+        ("np.maximum(num_sampled[rows], 1)", "num_sampled[rows]"),
+        ("slots.num_accepted[ids] = max(value, 1)", "pass"),
+        ("out[rows] = slots.num_computed[ids]", "out[rows] = slots.num_computed[rows]"),
+        ("rows = np.flatnonzero(slots >= 0)", "rows = np.flatnonzero(slots > 0)"),
+    ),
+]
+
+RUNNER = [
+    *_of(
+        "simulator/rank/v2.py",
+        ("if exclude.all():", "if exclude.any():"),
+        ("np.where(exclude, -1, entry.slots)", "entry.slots"),
+        ("self.block_counts[group, slot] = len(ids)", "self.block_counts[group, slot] += len(ids)"),
+        ("start = int(self.block_counts[group, slot])", "start = int(self.block_counts[0, slot])"),
+        ("self.block_counts[group, slot] = start + len(ids)", "self.block_counts[group, slot] = start"),
+        ("(prefill + 1 >= self.length_cap[slots])", "(prefill + 2 >= self.length_cap[slots])"),
+        ("if not batch.needs_output.all():", "if not batch.needs_output.any():"),
+        ("is_spec = (~prefilling | tail)", "is_spec = ~prefilling"),
+        ("prefilling = done < prefill", "prefilling = done <= prefill"),
+        ("self.computed[slot] = known.num_computed_tokens", "pass"),
+        ("self.prefill_len[slot] = len(new.prefill_token_ids)", "self.prefill_len[slot] = new.prompt_len"),
+        ("self._writes.append((group, slot, start, ids))", "self._writes.append((group, slot, start, ids[:-1]))"),
+    ),
+    *_of(
+        "simulator/rank/ring.py",
+        ("deque([None] * depth)", "deque([None] * (depth + 1))"),
+        ("self._entries[-1] = entry", "self._entries[0] = entry"),
+    ),
+    *_of("simulator/rank/slots.py", ("self.generation[slot] += 1", "self.generation[slot] += 0")),
+    *_of("simulator/rank/batch.py", ("out[1 : len(rows) + 1] = counts", "out[: len(rows)] = counts")),
+    *_of("simulator/rank/staging.py", ("+ 1) % self.depth", "+ 1) % max(self.depth - 1, 1)")),
+    *_of(
+        "simulator/rank/base.py",
+        ("zero = list(self.policy.blocks_to_zero(step))", "zero = list(self.policy.blocks_to_zero(step))[1:]"),
+        ("count = len(step.copies)", "count = len(step.copies) - 1"),
+    ),
+    *_of(
+        "simulator/rank/policy.py",
+        ("(new.num_computed_tokens - 1) // block_size", "new.num_computed_tokens // block_size"),
+        ("~entry.needs_output | (generation", "(generation"),
+        ("        return 1\n", "        return 2\n"),
+    ),
+    *_of(
+        "simulator/rank/v1.py",
+        ("-(-(k.computed + r.num_tokens) // size) - 1", "(k.computed + r.num_tokens) // size", "v1"),
+        ("[k.accepted - 1 if m else 0", "[0 if m else 0", "v1"),
+        ("k.accepted = 1 if move else k.accepted", "pass", "v1"),
+        (".accepted = int(accepted[row])", ".accepted = 1", "v1"),
+        ("[b if m else -1 for b, m", "[b for b, m", "v1", "the kernel skips equal columns just as it skips -1"),
+        ("known.computed = cached.num_computed_tokens", "pass", "v1"),
+    ),
+]
+
+SCHEDULER = [
+    *_of(
+        "simulator/engine/recurrent.py",
+        ("max(num_settled_tokens - 1, 0) // self.block_size", "num_settled_tokens // self.block_size"),
+        ("column_ < cdiv(num_settled_tokens", "column_ <= cdiv(num_settled_tokens"),
+        ("length - 1 - self.num_speculative_blocks", "length - 1"),
+        ("max(length - self.num_speculative_blocks, 0)", "max(length - self.num_speculative_blocks - 1, 0)"),
+        ("table.blocks.extend([NULL_BLOCK] * (running - length))", "pass"),
+        ("return self._pool.num_blocks + 1", "pass"),
+        ("return num_computed_tokens - 1", "return num_computed_tokens"),
+    ),
+    *_of(
+        "simulator/engine/managers.py",
+        ("return len(hit) > 0 and num_tokens % self.block_size != 0", "return False"),
+        (
+            "missing = cdiv(num_slots, self.block_size) - len(table.blocks)",
+            "missing = num_slots // self.block_size - len(table.blocks)",
+        ),
+        ("self._pool.hold(hit)", "pass"),
+    ),
+    *_of(
+        "simulator/engine/block_pool.py",
+        (
+            "                self.forget(block)\n            self._ref_counts[block] = 1",
+            "                pass\n            self._ref_counts[block] = 1",
+        ),
+        ("self._ref_counts[block] += 1", "self._ref_counts[block] = 1"),
+    ),
+    *_of(
+        "simulator/engine/scheduler.py",
+        ("request.num_computed_tokens -= num_rejected", "pass"),
+        ("request.num_stale_output_tokens = request.num_in_flight_tokens", "pass"),
+        ("self.current_step + self._decode_interval", "self.current_step"),
+        ("request.num_in_flight_tokens += row.num_tokens", "pass"),
+    ),
+    *_of("simulator/engine/cache.py", ("min(num_tokens, request.num_tokens)", "num_tokens")),
+    *_of(
+        "simulator/engine/policies.py",
+        ("num_computed_tokens - request.num_in_flight_tokens", "num_computed_tokens"),
+        ("        return attention\n", "        return attention[1:]\n"),
+        ("        return config.recurrent_block_size\n", "        return config.recurrent_block_size - 1\n"),
+    ),
+    *_of("simulator/engine/admission.py", ("if request.num_stale_output_tokens:", "if False:")),
+    *_of("simulator/engine/hashing.py", ("hashes[-1] if hashes else -1", "-1")),
+]
+
+MUTANTS = (*KERNELS, *TABLES, *RUNNER, *SCHEDULER)

@@ -1,0 +1,59 @@
+"""The live comparison: random workloads, the child process, and a released scheduler where one is at hand."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import sys
+
+import pytest
+
+from stalerow.simulator.conform.live import LiveError, LiveScheduler, conform_live
+from stalerow.simulator.conform.trace import Workload
+from stalerow.simulator.conform.workloads import random_task
+
+PYTHON = "STALEROW_VLLM_PYTHON"
+
+
+def test_a_seed_always_gives_the_same_workload():
+    text = json.dumps([random_task(seed) for seed in range(20)], sort_keys=True)
+    assert hashlib.sha256(text.encode()).hexdigest()[:16] == "6c9930c4fbcb0ce8"
+    assert random_task(1) != random_task(2)
+
+
+def test_workloads_have_the_recorded_format():
+    import msgspec
+
+    for seed in range(20):
+        _, workload = random_task(seed)
+        assert msgspec.convert(workload, Workload).requests
+
+
+def test_an_interpreter_that_does_not_exist_is_named():
+    with (
+        pytest.raises(LiveError, match="/no/such/python: expected a Python interpreter"),
+        LiveScheduler("/no/such/python"),
+    ):
+        pass
+
+
+def test_an_environment_without_vllm_says_so():
+    with pytest.raises(LiveError, match=r"gave no answer: .*vllm"), LiveScheduler(sys.executable, {"PYTHONPATH": ""}):
+        pass
+
+
+def test_a_scheduler_that_was_not_started_cannot_run():
+    with pytest.raises(LiveError, match="no child process"):
+        LiveScheduler(sys.executable).run(*random_task(0))
+
+
+@pytest.mark.skipif(PYTHON not in os.environ, reason=f"{PYTHON} names no Python that has vLLM")
+def test_the_engine_agrees_with_an_installed_scheduler():
+    with LiveScheduler(os.environ[PYTHON]) as scheduler:
+        results = list(conform_live(scheduler, range(100)))
+        assert [result.difference for result in results if not result.agrees] == []
+        assert sum(result.steps for result in results) > 5000
+        with pytest.raises(LiveError, match=r"ValueError|ValidationError"):
+            scheduler.run({"block_size": -1}, {"requests": [], "aborts": []})
+        assert next(conform_live(scheduler, [1])).agrees
