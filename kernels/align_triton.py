@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import torch
 import triton
 
 from stalerow.kernels.binding import Binding
@@ -22,21 +23,29 @@ from stalerow.kernels.preprocess_triton import preprocess_kernel
 ROWS = 32
 """Batch rows per program of the bookkeeping kernels."""
 
+COPY_ROWS, MANY_ROWS = 64, 1024
+"""Batch rows that a program of the copy kernels looks at together: in an ordinary batch, and in a larger one."""
+
+PROGRAMS_PER_SM, COPY_BLOCK, COPY_WARPS = 8, 1024, 4
+"""How the copy kernels run fastest: programs on a multiprocessor, 8-byte words of a tile, warps of a program."""
+
 
 class TritonAlign:
     """`AlignKernels` on Triton.
 
-    `tiles` splits every temporal copy: 16 on CUDA, which fills a large GPU with few requests, and 1 in the
-    interpreter, where every program costs time and nothing runs in parallel.
+    The copy kernels run as `programs` programs, whatever there is to copy: several on every multiprocessor of a
+    CUDA device, one in the interpreter, where nothing runs in parallel.
     """
 
-    def __init__(self, row_is_slot: bool, backend: Backend, tiles: int | None = None) -> None:
+    def __init__(self, row_is_slot: bool, backend: Backend, programs: int | None = None) -> None:
         interpreted = backend.name == "triton-interpreter"
         self.name = "req-idx" if row_is_slot else "batch-row"
         self.reads_slot_tables = row_is_slot
-        self.tiles = tiles if tiles is not None else (1 if interpreted else 16)
-        self.copy_block = 1024
-        self.row_block = 1024 if interpreted else 256
+        if programs is None:
+            programs = 1 if interpreted else PROGRAMS_PER_SM * _multiprocessors()
+        self.programs = programs
+        self.copy_block = COPY_BLOCK
+        self.copy_warps = COPY_WARPS
 
     def preprocess(
         self, slots: SlotState, idx_mapping: Array, query_start_loc: Array, num_rows: int, block_size: int
@@ -59,13 +68,14 @@ class TritonAlign:
     def precopy(self, slots: SlotState, binding: Binding, idx_mapping: Array | None, num_rows: int) -> None:
         if num_rows == 0 or binding.num_states == 0:
             return
-        precopy_kernel[(num_rows, binding.num_states, self.tiles)](
+        precopy_kernel[(self.programs,)](
             idx_mapping,
             slots.src_col,
             slots.src_off,
             slots.state_idx,
+            num_rows,
             HAS_IDX_MAPPING=idx_mapping is not None,
-            **self._copy_arguments(binding),
+            **self._copy_arguments(binding, num_rows),
         )
 
     def postprocess(
@@ -80,7 +90,7 @@ class TritonAlign:
         slots.num_accepted_snapshot.copy_(slots.num_accepted)
         if num_rows == 0 or binding.num_states == 0:
             return
-        postprocess_kernel[(num_rows, binding.num_states, self.tiles)](
+        postprocess_kernel[(self.programs,)](
             idx_mapping,
             slots.num_accepted_snapshot,
             slots.num_accepted,
@@ -89,10 +99,11 @@ class TritonAlign:
             counts.num_scheduled if counts else None,
             counts.num_computed if counts else None,
             counts.num_drafts if counts else None,
+            num_rows,
             BLOCK_SIZE=block_size,
             HAS_IDX_MAPPING=idx_mapping is not None,
             HAS_COUNTS=counts is not None,
-            **self._copy_arguments(binding),
+            **self._copy_arguments(binding, num_rows),
         )
 
     def aligned_indices(
@@ -117,7 +128,7 @@ class TritonAlign:
             ROWS=ROWS,
         )
 
-    def _copy_arguments(self, binding: Binding) -> dict[str, Any]:
+    def _copy_arguments(self, binding: Binding, num_rows: int) -> dict[str, Any]:
         layout = binding.layout
         return {
             "table_ptrs": binding.copy_table_ptrs,
@@ -131,9 +142,16 @@ class TritonAlign:
             "state_dim_row_count": binding.state_dim_row_count,
             "state_dim_row_stride": binding.state_dim_row_stride,
             "ROW_IS_SLOT": self.reads_slot_tables,
+            "num_states": binding.num_states,
             "CHANNELS_FIRST": layout.conv_layout == "DS",
-            "TILES": self.tiles,
+            "ROWS": COPY_ROWS if num_rows <= COPY_ROWS else MANY_ROWS,
+            "STATES": max(64, triton.next_power_of_2(binding.num_states)),
             "COPY_BLOCK": self.copy_block,
             "WIDTH_BLOCK": triton.next_power_of_2(layout.width),
-            "ROW_BLOCK": min(triton.next_power_of_2(binding.max_row_bytes), self.row_block),
+            "num_warps": self.copy_warps,
         }
+
+
+def _multiprocessors() -> int:
+    count: int = torch.cuda.get_device_properties(torch.cuda.current_device()).multi_processor_count
+    return count

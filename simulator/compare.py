@@ -6,26 +6,39 @@ they finish does not matter.
 
 from __future__ import annotations
 
+import atexit
+import functools
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
 from multiprocessing import get_context
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
 from stalerow.simulator.errors import InternalError
+from stalerow.simulator.schedule import with_profile
+
+if TYPE_CHECKING:
+    from stalerow.simulator.loop import EngineFactory
 
 CHUNK = 8
 
 
 class Setting(NamedTuple):
-    """One row of the table."""
+    """One row of the table. `profile` overrides the schedules' own; `python`, if given, is that of an environment whose
+    vLLM schedules instead of our engine."""
 
     kernels: str
     pp: int
     runner: str
+    profile: str = ""
+    python: str = ""
+
+    @property
+    def engine(self) -> str:
+        return f"{'vllm' if self.python else 'own'} {self.profile}".rstrip()
 
 
 class First(msgspec.Struct, frozen=True):
@@ -48,6 +61,7 @@ class Row(msgspec.Struct):
     kernels: str
     pp: int
     runner: str
+    engine: str = "own"
     schedules: int = 0
     refused: int = 0
     violating: int = 0
@@ -96,8 +110,10 @@ def _run_one(setting: Setting, seed: int, device: str) -> Result:
     from stalerow.simulator.run import run
 
     schedule = from_seed(seed, setting.pp, setting.runner)  # type: ignore[arg-type]
+    if setting.profile:
+        schedule = with_profile(schedule, setting.profile)
     try:
-        outcome = run(schedule, _kernel_set(setting.kernels, device))
+        outcome = run(schedule, _kernel_set(setting.kernels, device), engine=_engines(setting.python))
     except RefusedLayout:
         return Result(setting, seed, "", {}, None, refused=True)
     first = None
@@ -105,6 +121,18 @@ def _run_one(setting: Setting, seed: int, device: str) -> Result:
         v = outcome.violations[0]
         first = First(seed, v.kind, v.rank, v.launch, v.deferred, v.explanation)
     return Result(setting, seed, outcome.digest, outcome.marks, first)
+
+
+@functools.cache
+def _engines(python: str) -> EngineFactory | None:
+    """The installed scheduler, started once per process and ended with it; None for our own engine."""
+    if not python:
+        return None
+    from stalerow.simulator.conform.engine import ReleasedEngines
+
+    engines = ReleasedEngines(python)
+    atexit.register(engines.close)
+    return engines.__enter__()
 
 
 _kernel_sets: dict[tuple[str, str], object] = {}

@@ -42,8 +42,28 @@ def _fewer_requests(schedule: Schedule) -> Iterator[dict[str, Any]]:
         kept = requests[:i] + requests[i + 1 :]
         names = {r.id for r in kept}
         yield {"requests": kept, "aborts": tuple(a for a in schedule.aborts if a.request in names)}
+    yield from _merged_requests(schedule)
     for i in range(len(schedule.aborts)):
         yield {"aborts": schedule.aborts[:i] + schedule.aborts[i + 1 :]}
+
+
+def _merged_requests(schedule: Schedule) -> Iterator[dict[str, Any]]:
+    """Leave a request out and let another take longer: it may have been there only to fill a step."""
+    requests = schedule.requests
+    if schedule.aborts or len(requests) < 3:
+        return
+    for i, gone in enumerate(requests):
+        kept = requests[:i] + requests[i + 1 :]
+        for j, other in enumerate(kept):
+            longer = (
+                {"arrival": other.arrival + 1},
+                {"arrival": other.arrival + 2},
+                {"max_tokens": other.max_tokens + gone.max_tokens},
+                {"prompt_len": other.prompt_len + gone.prompt_len},
+                {"prompt_len": gone.prompt_len, "max_tokens": gone.max_tokens},
+            )
+            for fields in longer:
+                yield {"requests": kept[:j] + (replace(other, **fields),) + kept[j + 1 :]}
 
 
 def _fewer_deviations(schedule: Schedule) -> Iterator[dict[str, Any]]:

@@ -1,9 +1,9 @@
 """A schedule from choices: the one generator behind seeds, Hypothesis and exhaustive search.
 
-Every choice goes through a `Chooser`, and the first option is always the simplest, so that shrinking a list
-of choices shrinks the schedule. What there may be several of (requests, holds) is drawn as "another one?"
-and then the thing itself, in one part, so that leaving out a stretch of choices leaves out one request with
-all that belongs to it. The same seed gives the same requests at every pipeline size and under both runners.
+Every choice goes through a `Chooser`, and the first option is always the simplest, so that shrinking a list of
+choices shrinks the schedule. What there may be several of (requests, holds) is drawn as a count, whose options grow
+by one at most, and then one part each: a shrinker lowers the count and leaves out a part. The same seed gives the
+same requests at every pipeline size and under both runners.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ Runner = Literal["v1", "v2"]
 
 PP_SIZES = (2, 4, 2, 3, 1)
 MAX_REQUESTS = 7
-MAX_HOLDS = 8
+HOLDS = (0, 0, 0, 0, 0, 1, 1, 2, 2, 3, 4, 5, 6, 7, 8)
 
 
 class _Draw:
@@ -51,10 +51,6 @@ class _Draw:
     def chance(self, one_in: int, label: str) -> bool:
         """True once in `one_in`; False is the simple answer."""
         return self._chooser.pick(one_in, label) == one_in - 1
-
-    def unless(self, one_in: int, label: str) -> bool:
-        """False once in `one_in`; False is the simple answer."""
-        return self._chooser.pick(one_in, label) > 0
 
     def part(self, make: Callable[[_Draw], T]) -> T:
         """What `make` draws belongs together; a chooser that can use that has a method for it."""
@@ -103,29 +99,24 @@ def generate(chooser: Chooser, pp: int | None = None, runner: Runner | None = No
 
 
 def _requests(draw: _Draw, drafts: int, block_size: int) -> tuple[tuple[Request, ...], tuple[Abort, ...]]:
+    count = draw.between(1, MAX_REQUESTS, "requests")
     shared = draw.of((0, 2, 3), "shared prefix blocks") * block_size
     requests: list[Request] = []
     aborts: list[Abort] = []
-    while True:
-        i = len(requests)
+    for i in range(count):
         arrival = requests[-1].arrival if requests else 1
-        made = draw.part(
-            partial(_another, i=i, arrival=arrival, drafts=drafts, block_size=block_size, shared=shared)
-        )
-        if made is None:
-            return tuple(requests), tuple(aborts)
-        requests.append(made[0])
-        aborts += made[1]
+        one = partial(_request, i=i, arrival=arrival, drafts=drafts, block_size=block_size, shared=shared)
+        request, its_aborts = draw.part(one)
+        requests.append(request)
+        aborts += its_aborts
+    return tuple(requests), tuple(aborts)
 
 
-def _another(
+def _request(
     draw: _Draw, *, i: int, arrival: int, drafts: int, block_size: int, shared: int
-) -> tuple[Request, list[Abort]] | None:
-    """Request number `i` and its abort, or None after the last one; every number of requests is as likely."""
-    more = draw.unless(max(MAX_REQUESTS + 1 - i, 1), "another request")
-    if i and not more:
-        return None
-    arrival += draw.of((0, 0, 1, 2, 5), "arrival gap") if i else 0
+) -> tuple[Request, list[Abort]]:
+    """Request number `i` and its abort, if it has one."""
+    arrival += draw.of((0, 0, 1, 2, 5) if i else (0,), "arrival gap")
     prompt = draw.between(1, 3 * block_size + 2, "prompt")
     share = None
     if shared and draw.chance(2, "shares"):
@@ -194,18 +185,13 @@ def _layout(draw: _Draw, drafts: int, block_size: int, limits: Limits, requests:
 def _order(draw: _Draw, pp: int) -> Order:
     names = [a for a in actors(pp) if a != "engine"]
     holds: list[Hold] = []
-    while len(holds) < MAX_HOLDS:
+    for _ in range(draw.of(HOLDS, "holds")):
         at = holds[-1].at if holds else 0
-        hold = draw.part(partial(_another_hold, at=at, names=names))
-        if hold is None:
-            break
-        holds.append(hold)
+        holds.append(draw.part(partial(_hold, at=at, names=names)))
     return Order(holds=tuple(holds))
 
 
-def _another_hold(draw: _Draw, *, at: int, names: Sequence[str]) -> Hold | None:
-    if not draw.unless(3, "another hold"):
-        return None
+def _hold(draw: _Draw, *, at: int, names: Sequence[str]) -> Hold:
     at += draw.between(1, 120, "hold gap")
     length = draw.of((1, 4, 16, 64), "hold length")
     return Hold(at=at, actor=draw.of(names, "hold actor"), decisions=length)

@@ -30,23 +30,26 @@ class Statistics:
 
     def __init__(self) -> None:
         self.schedules = 0
+        self.kernels: Counter[str] = Counter()
         self.marks: Counter[str] = Counter()
         self.kinds: Counter[str] = Counter()
 
-    def add(self, marks: Mapping[str, int], kind: str | None) -> None:
+    def add(self, kernels: str, marks: Mapping[str, int], kind: str | None) -> None:
         self.schedules += 1
+        self.kernels[kernels] += 1
         self.marks.update(marks.keys())
         if kind is not None:
             self.kinds[kind] += 1
 
     def to_builtins(self) -> dict[str, Any]:
-        return {"schedules": self.schedules, "marks": dict(self.marks), "kinds": dict(self.kinds)}
+        counters = {name: dict(getattr(self, name)) for name in ("kernels", "marks", "kinds")}
+        return {"schedules": self.schedules} | counters
 
     def merge(self, other: Mapping[str, Any]) -> None:
         """Add what another process's `to_builtins` gave."""
         self.schedules += other["schedules"]
-        self.marks.update(other["marks"])
-        self.kinds.update(other["kinds"])
+        for name in ("kernels", "marks", "kinds"):
+            getattr(self, name).update(other[name])
 
 
 STATISTICS = Statistics()
@@ -97,7 +100,7 @@ def assert_isolated(
         subject, kernel_set = Subject(kernels=kernels.name, device=device), kernels
     outcome = _Runner(subject, kernel_set)(schedule)
     first = outcome.violations[0] if outcome.violations else None
-    STATISTICS.add(outcome.marks, first.kind if first else None)
+    STATISTICS.add(str(subject), outcome.marks, first.kind if first else None)
     _tell_hypothesis(outcome)
     if first is not None:
         error = _error_type(first.kind, first.launch)()

@@ -14,6 +14,7 @@ from stalerow.kernels.sets import KernelSet
 from stalerow.simulator.choosers import OrderChooser
 from stalerow.simulator.engine.config import EngineConfig, GroupConfig
 from stalerow.simulator.engine.core import EngineCore
+from stalerow.simulator.engine.interface import Engine
 from stalerow.simulator.engine.policies import Policies
 from stalerow.simulator.engine.step import Step
 from stalerow.simulator.errors import InternalError, UsageError
@@ -29,6 +30,7 @@ from stalerow.simulator.rank.wires import Wires
 from stalerow.simulator.schedule import Schedule
 
 Observer = Callable[["Simulation", str, "Operation | Step | None"], None]
+EngineFactory = Callable[[EngineConfig], Engine]
 
 
 @dataclass(slots=True)
@@ -39,7 +41,7 @@ class EngineLoop:
     room and work; otherwise it waits for the oldest step's output and processes it.
     """
 
-    core: EngineCore
+    core: Engine
     schedule: Schedule
     iteration: int = 0
     waiting: bool = False
@@ -59,12 +61,14 @@ class Simulation:
         policies: Policies | None = None,
         rank_policy: Callable[[Schedule], RankPolicy] = RankPolicy,
         observer: Observer | None = None,
+        engine: EngineFactory | None = None,
     ) -> None:
         self.schedule, self.kernels, self.order, self.observer = schedule, kernels, order, observer
         self.marks, self.found = Marks(), list[Violation]()
         layout, pipeline = schedule.layout, schedule.pipeline
         try:
-            core = EngineCore(engine_config(schedule), pipeline.profile, policies)
+            config = engine_config(schedule)
+            core = engine(config) if engine else EngineCore(config, pipeline.profile, policies)
             self.engine = EngineLoop(core, schedule)
         except ValueError as error:
             raise UsageError(str(error)) from None

@@ -6,6 +6,7 @@ pytest-xdist, workers save and report; the controller sums up. Hypothesis' own p
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -46,6 +47,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     config.stash[STATE] = State()
+    if not re.fullmatch(r"\d+:\d+", config.getoption("--stalerow-seeds")):
+        seeds = config.getoption("--stalerow-seeds")
+        raise pytest.UsageError(f"--stalerow-seeds: {seeds!r} is not a range of seeds: give A:B for seeds A to B-1")
     profile = config.getoption("--stalerow-profile")
     if profile:
         from stalerow.simulator.strategies import load_profile
@@ -71,15 +75,9 @@ def stalerow_kernels(pytestconfig: pytest.Config, stalerow_device: str) -> Subje
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """`stalerow_schedule` is each of the seeds' schedules in turn."""
     if "stalerow_schedule" in metafunc.fixturenames:
-        import argparse
-
-        from stalerow.simulator.commands.options import seed_range
         from stalerow.simulator.generate import from_seed
 
-        try:
-            seeds = seed_range(metafunc.config.getoption("--stalerow-seeds"))
-        except argparse.ArgumentTypeError as error:
-            raise pytest.UsageError(f"--stalerow-seeds: {error}") from None
+        seeds = range(*map(int, metafunc.config.getoption("--stalerow-seeds").split(":")))
         metafunc.parametrize("stalerow_schedule", [from_seed(s) for s in seeds], ids=[f"seed{s}" for s in seeds])
 
 
@@ -150,7 +148,8 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
     out = terminalreporter
     out.section("stalerow")
     kinds = ", ".join(f"{k} {n}" for k, n in total.kinds.most_common()) or "none"
-    out.write_line(f"{total.schedules} schedules with {config.getoption('--stalerow-kernels')}; violating: {kinds}")
+    kernels = ", ".join(f"{k} {n}" if len(total.kernels) > 1 else k for k, n in total.kernels.most_common())
+    out.write_line(f"{total.schedules} schedules with {kernels}; violating: {kinds}")
     out.write_line("marks seen (schedules): " + ", ".join(f"{m} {n}" for m, n in sorted(total.marks.items())))
     missed = _missed(total.marks)
     if missed:
@@ -177,7 +176,7 @@ def _statistics() -> dict[str, Any]:
     """This process's sums; nothing if no test has used stalerow."""
     isolation = sys.modules.get("stalerow.simulator.isolation")
     if isolation is None:
-        return {"schedules": 0, "marks": {}, "kinds": {}}
+        return {"schedules": 0, "kernels": {}, "marks": {}, "kinds": {}}
     sums: dict[str, Any] = isolation.STATISTICS.to_builtins()
     return sums
 

@@ -14,7 +14,7 @@ from stalerow.kernels.sets import KernelSet
 from stalerow.simulator.choosers import OrderChooser
 from stalerow.simulator.choosers.planned import PlannedOrder
 from stalerow.simulator.engine.policies import Policies
-from stalerow.simulator.loop import Observer, Simulation
+from stalerow.simulator.loop import EngineFactory, Observer, Simulation
 from stalerow.simulator.oracle.violations import Violation
 from stalerow.simulator.rank.policy import RankPolicy
 from stalerow.simulator.rank.released import check_layout, worker_policy
@@ -47,8 +47,9 @@ def run(
     policies: Policies | None = None,
     rank_policy: Callable[[Schedule], RankPolicy] = RankPolicy,
     observer: Observer | None = None,
+    engine: EngineFactory | None = None,
 ) -> Outcome:
-    """Run `schedule` with `kernels`.
+    """Run `schedule` with `kernels`; `engine` makes the one that schedules, `EngineCore` unless given.
 
     Raises `UsageError` for a schedule that no engine would accept, `RefusedLayout` for one that the kernels' own release
     would not.
@@ -56,7 +57,7 @@ def run(
     check_layout(schedule.layout, kernels.align)
     chooser = order or PlannedOrder(schedule.order)
     worker = worker_policy(rank_policy, kernels.align)
-    simulation = Simulation(schedule, kernels, chooser, policies, worker, observer)
+    simulation = Simulation(schedule, kernels, chooser, policies, worker, observer, engine)
     simulation.run()
     digest = hashlib.blake2b(digest_size=16)
     for judge in simulation.judges:

@@ -105,6 +105,11 @@ class Schedule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     order: Order = Order()
 
 
+def with_profile(schedule: Schedule, profile: str) -> Schedule:
+    """The same schedule under the rules of another release."""
+    return msgspec.structs.replace(schedule, pipeline=msgspec.structs.replace(schedule.pipeline, profile=profile))
+
+
 def actors(pp: int) -> list[str]:
     """Names of everything that can act, in canonical order of precedence: devices, side stream, hosts, engine."""
     return [f"device{r}" for r in range(pp)] + ["side"] + [f"host{r}" for r in range(pp)] + ["engine"]

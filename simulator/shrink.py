@@ -23,7 +23,8 @@ from stalerow.simulator.schedule import Schedule, to_json
 from stalerow.simulator.subject import Subject
 
 BUDGET = 400
-"""Candidate runs in one shrinking: bounded by count and not by time, so that a result is the same on any machine."""
+"""Candidate runs of Hypothesis in one shrinking; the edits after it have half as many of their own. Bounded by count and
+not by time, so that a result is the same on any machine."""
 
 Signature = tuple[str, str, bool]
 
@@ -60,6 +61,10 @@ class Candidates:
     @property
     def spent(self) -> bool:
         return self.runs >= self._budget
+
+    def allow(self, more: int) -> None:
+        """Give what comes next runs of its own, however many have been used."""
+        self._budget = self.runs + more
 
     def fails(self, schedule: Schedule) -> bool:
         key = to_json(schedule)
@@ -109,6 +114,7 @@ def shrink(
     best = schedule
     if schedule.seed is not None:
         best = _by_hypothesis(candidates, schedule, pp, runner) or schedule
+        candidates.allow(budget // 2)
     best = _without_seed(best)
     while (smaller := _first(candidates, edits(best))) is not None:
         best = smaller
@@ -158,7 +164,7 @@ def _picks(seed: int, pp: int | None, runner: Runner | None) -> tuple[list[int],
         replayed = generate(RecordedChooser([p.choice for p in picks]), None, runner)
         if replayed == generate(SeededChooser(seed), pp, runner):
             pp = None
-    return [p.choice for p in picks if p.options > 1], pp
+    return [p.choice for p in picks], pp
 
 
 def _without_seed(schedule: Schedule) -> Schedule:

@@ -44,6 +44,7 @@ def load_profile(name: str) -> settings:
     """
     common: dict[str, Any] = {
         "deadline": None,
+        "derandomize": False,
         "print_blob": True,
         "suppress_health_check": [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much],
     }
@@ -51,7 +52,11 @@ def load_profile(name: str) -> settings:
         # Without the explain phase, which runs a failure many more times to say which lines it ran.
         phases = (Phase.explicit, Phase.reuse, Phase.generate, Phase.target, Phase.shrink)
         profile = settings(
-            max_examples=60, derandomize=True, database=None, phases=phases, report_multiple_bugs=False, **common
+            max_examples=60,
+            database=None,
+            phases=phases,
+            report_multiple_bugs=False,
+            **common | {"derandomize": True},
         )
     elif name == "fuzz":
         profile = settings(max_examples=500, database=_database(), report_multiple_bugs=False, **common)

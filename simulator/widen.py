@@ -1,7 +1,7 @@
-"""What only some public bugs need from a schedule: groups of different block sizes, chunks, packed and odd pages.
+"""What only some public bugs need from a schedule: groups of different block sizes, and pages packed another way.
 
-The last choices of `generate`, in one part; none of them is the simple answer. In: a schedule in its simple shape.
-Out: the same requests in a wider layout and under tighter limits.
+The last choices of `generate`; the simple answers leave the schedule as it is. In: a schedule in its simple shape.
+Out: the same requests in a wider layout.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from stalerow.simulator.schedule import Schedule
 
 
 def widen(chooser: Chooser, schedule: Schedule) -> Schedule:
-    """Draw other block sizes for attention, another packing of states, and shorter chunks. 0 leaves all as it is."""
+    """Draw another block size for attention (and with it partial hits) and another packing of states."""
     ratio = (0, 0, -2, 2, -4)[chooser.pick(5, "attention block ratio")]
     reverse = chooser.pick(4, "states reversed") == 3
     layout = schedule.layout

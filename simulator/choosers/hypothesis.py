@@ -21,8 +21,8 @@ class HypothesisChooser:
         self._draw = draw
 
     def pick(self, n: int, label: str = "") -> int:
-        # A single option draws nothing: it would only make the choices longer.
-        return int(self._draw(st.integers(0, n - 1))) if n > 1 else 0
+        # A single option takes up a choice too: only parts of the same shape can take each other's place.
+        return min(int(self._draw(st.integers(0, max(n - 1, 1)))), n - 1)
 
     def part(self, make: Callable[[HypothesisChooser], T]) -> T:
         """What `make` draws from this chooser, as one span."""

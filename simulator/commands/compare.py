@@ -4,7 +4,15 @@ from __future__ import annotations
 
 import argparse
 
-from stalerow.simulator.commands.options import add_device, add_jobs, job_count, positive, seed_range
+from stalerow.simulator.commands.options import (
+    add_device,
+    add_engine,
+    add_jobs,
+    job_count,
+    positive,
+    released_engines,
+    seed_range,
+)
 
 TRITON_SEEDS = range(0, 10)
 REFERENCE_SEEDS = range(0, 100)
@@ -24,6 +32,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--seeds", type=seed_range, default=None, metavar="A:B", help="seeds A to B-1 (default: 0:10, 0:100 for references)"
     )
     parser.add_argument("--json", metavar="FILE", default=None, help="write the table to FILE")
+    add_engine(parser, several=True)
     add_jobs(parser)
     add_device(parser)
 
@@ -38,8 +47,15 @@ def execute(args: argparse.Namespace) -> int:
         kernel_set(name, "auto" if name.startswith("reference:") else args.device)
     triton = any(not k.startswith("reference:") for k in args.kernels)
     seeds = args.seeds or (TRITON_SEEDS if triton else REFERENCE_SEEDS)
-    settings = [Setting(k, pp, runner) for runner in args.runner for pp in args.pp for k in args.kernels]
-    rows = {s: Row(s.kernels, s.pp, s.runner, kinds={}, marks={}, ranks={}) for s in settings}
+    engines = _engines(args.engine, args.python)
+    settings = [
+        Setting(k, pp, runner, *engine)
+        for runner in args.runner
+        for pp in args.pp
+        for k in args.kernels
+        for engine in engines
+    ]
+    rows = {s: Row(s.kernels, s.pp, s.runner, s.engine, kinds={}, marks={}, ranks={}) for s in settings}
     jobs = job_count(args.jobs)
     with progress(f"{len(seeds)} schedules a setting, {jobs} jobs", len(seeds) * len(settings)) as advance:
         for result in results(settings, seeds, args.device, jobs):
@@ -50,6 +66,14 @@ def execute(args: argparse.Namespace) -> int:
     if args.json:
         _write(args.json, table, seeds)
     return 1 if any(row.violating for row in table) else 0
+
+
+def _engines(names: list[str], python: str | None) -> list[tuple[str, str]]:
+    """(profile, python) per engine; beside an installed release, our own engine follows that release's rules too."""
+    if "vllm" not in names:
+        return [("", "")]
+    with released_engines(python) as released:
+        return [(released.profile, python if name == "vllm" else "") for name in names]
 
 
 def _write(path: str, table: list, seeds: range) -> None:  # type: ignore[type-arg]

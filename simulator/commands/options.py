@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import re
+from contextlib import contextmanager
 
 from stalerow.simulator.errors import UsageError
 
@@ -57,3 +58,29 @@ def schedule_source(text: str, pp: int | None = None, runner: str | None = None)
     if pp is not None or runner is not None:
         raise UsageError(f"--pp and --runner apply to seeds; {text} is a file and says both itself")
     return load(text)
+
+
+def add_engine(parser: argparse.ArgumentParser, several: bool = False) -> None:
+    parser.add_argument(
+        "--engine",
+        choices=("own", "vllm"),
+        nargs="+" if several else None,
+        default=["own"] if several else "own",
+        help="who schedules: the project's own engine, or the scheduler of an installed vLLM (default: own)",
+    )
+    parser.add_argument("--python", metavar="PATH", default=None, help="Python of an environment that has vLLM")
+
+
+@contextmanager
+def released_engines(python: str | None):  # type: ignore[no-untyped-def]
+    """The scheduler of an installed vLLM as an engine factory; whatever vLLM says is one line."""
+    from stalerow.simulator.conform.child import LiveError, last_words
+    from stalerow.simulator.conform.engine import ReleasedEngines
+
+    if python is None:
+        raise UsageError("--engine vllm needs --python PATH: the Python of an environment that has vLLM")
+    try:
+        with ReleasedEngines(python) as engines:
+            yield engines
+    except LiveError as error:
+        raise UsageError(f"{last_words(str(error))} (--python {python})") from None

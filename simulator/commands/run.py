@@ -1,19 +1,32 @@
-"""Run one schedule, from a seed or a file, print its events and what the oracle found."""
+"""Run one schedule, from a seed, a file or a recorded run; print its events and what the oracle found."""
 
 from __future__ import annotations
 
 import argparse
+from contextlib import nullcontext
+from typing import TYPE_CHECKING, Any
 
-from stalerow.simulator.commands.options import add_device, positive, schedule_source
+from stalerow.simulator.commands.options import add_device, add_engine, positive, released_engines, schedule_source
+from stalerow.simulator.errors import UsageError
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from stalerow.kernels.sets import KernelSet
+    from stalerow.simulator.conform.to_schedule import TraceCheck
+    from stalerow.simulator.run import Outcome
+    from stalerow.simulator.schedule import Schedule
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("schedule", metavar="SEED|FILE", help="a seed, or a schedule file (.json, .toml)")
+    parser.add_argument("schedule", metavar="SEED|FILE", nargs="?", help="a seed, or a schedule file (.json, .toml)")
+    parser.add_argument("--from-trace", metavar="TRACE", default=None, help="a recorded run of a released scheduler")
     parser.add_argument("--kernels", default="req-idx", metavar="SET", help="kernel set (default: %(default)s)")
     parser.add_argument("--pp", type=positive, default=None, metavar="P", help="pipeline size, for a seed")
     parser.add_argument("--runner", choices=("v1", "v2"), default=None, help="model runner, for a seed")
     parser.add_argument("--save", metavar="FILE", default=None, help="write the schedule to FILE (.json)")
     parser.add_argument("--quiet", action="store_true", help="print the result only")
+    add_engine(parser)
     add_device(parser)
 
 
@@ -21,23 +34,63 @@ def execute(args: argparse.Namespace) -> int:
     from stalerow.kernels.sets import kernel_set
     from stalerow.simulator.draw.events import EventPrinter
     from stalerow.simulator.draw.results import console
-    from stalerow.simulator.draw.timeline import draw_failure
     from stalerow.simulator.run import run
-    from stalerow.simulator.schedule import to_json, write_beside
+    from stalerow.simulator.schedule import to_json, with_profile, write_beside
 
-    schedule = schedule_source(args.schedule, args.pp, args.runner)
+    schedule, check = _source(args)
     kernels = kernel_set(args.kernels, "auto" if args.kernels.startswith("reference:") else args.device)
     out = console()
-    if args.save:
-        write_beside(args.save, to_json(schedule))
-    outcome = run(schedule, kernels, observer=None if args.quiet else EventPrinter(out))
+    observer: Any = None if args.quiet else EventPrinter(out)
+    if check is not None:
+        check.inner, observer = observer, check
+    with released_engines(args.python) if args.engine == "vllm" else nullcontext() as engines:
+        if engines is not None:
+            schedule = with_profile(schedule, engines.profile)
+        if args.save:
+            write_beside(args.save, to_json(schedule))
+        outcome = run(schedule, kernels, observer=observer, engine=engines)
+        if engines is not None:
+            out.print(f"steps by the scheduler of vLLM {engines.version}", markup=False)
+    _print(out, outcome, schedule, kernels, draw=engines is None)
+    agrees = check is None or _print_check(out, check, args.from_trace)
+    return 1 if outcome.violations or not agrees else 0
+
+
+def _source(args: argparse.Namespace) -> tuple[Schedule, TraceCheck | None]:
+    if args.from_trace is None:
+        if args.schedule is None:
+            raise UsageError("nothing to run: give a seed, a schedule file, or --from-trace TRACE")
+        return schedule_source(args.schedule, args.pp, args.runner), None
+    from stalerow.simulator.conform.to_schedule import TraceCheck, read_trace, to_schedule
+
+    if args.schedule is not None or args.pp is not None or args.runner is not None:
+        raise UsageError("--from-trace says pipeline and requests itself: leave SEED|FILE, --pp and --runner out")
+    trace = read_trace(args.from_trace)
+    return to_schedule(trace, args.from_trace), TraceCheck(trace)
+
+
+def _print(out: Console, outcome: Outcome, schedule: Schedule, kernels: KernelSet, draw: bool) -> None:
+    from stalerow.simulator.draw.timeline import draw_failure
+
     for violation in outcome.violations:
         out.print(f"{violation.kind}: {violation.explanation}", markup=False, soft_wrap=True)
-    if outcome.violations:
+    if outcome.violations and draw:
         out.print(draw_failure(schedule, kernels, outcome, width=min(out.width, 100)), markup=False)
     marks = ", ".join(f"{name} {count}" for name, count in sorted(outcome.marks.items())) or "none"
     ended = f", stopped early: {outcome.stopped}" if outcome.stopped else ""
     out.print(f"marks: {marks}", markup=False, soft_wrap=True)
     verdict = f"{len(outcome.violations)} violations" if outcome.violations else "clean"
     out.print(f"{verdict}: {kernels.name}, {outcome.steps} steps, digest {outcome.digest}{ended}", markup=False)
-    return 1 if outcome.violations else 0
+
+
+def _print_check(out: Console, check: TraceCheck, name: str) -> bool:
+    check.finish()
+    if check.difference is not None:
+        out.print(f"{name} differs: {check.difference}", markup=False, soft_wrap=True)
+        return False
+    out.print(
+        f"every step as recorded in {name}: {check.steps} steps, {check.values} values, block ids included",
+        markup=False,
+        soft_wrap=True,
+    )
+    return True

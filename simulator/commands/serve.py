@@ -50,7 +50,7 @@ def _workload(group: argparse._ArgumentGroup) -> None:
     ):
         group.add_argument(name, type=_count, default=default, metavar="N", help=f"{text} (default: {default})")
     group.add_argument("--random-range-ratio", type=float, default=0.75, metavar="R", help="spread of the lengths, +-R")
-    group.add_argument("--max-concurrency", type=positive, nargs="+", default=[8], metavar="N", help="open requests")
+    group.add_argument("--max-concurrency", type=_count, nargs="+", default=[8], metavar="N", help="0: no limit")
     group.add_argument("--request-rate", type=float, default=float("inf"), metavar="R", help="a second; default: inf")
     group.add_argument("--ignore-eos", action="store_true", help="every answer runs to its length")
     group.add_argument("--max-tokens", type=positive, default=None, metavar="N", help="cap of an endless answer")

@@ -120,10 +120,10 @@ def _compare(name: str, version: str, expected: Sequence[Record], got: Iterator[
         if mine is None:
             difference = difference or f"{where}: recorded, but the engine has nothing left to do"
             break
-        compared, path = _first_difference(msgspec.to_builtins(record), msgspec.to_builtins(mine))
+        compared, words = first_difference(msgspec.to_builtins(record), msgspec.to_builtins(mine))
         values += compared
-        if path is not None:
-            difference = f"{where}: {_in_words(path)}"
+        if words is not None:
+            difference = f"{where}: {words}"
             break
         steps += isinstance(record, ScheduleRecord)
     else:
@@ -137,6 +137,12 @@ def _place(record: Record) -> str:
     if isinstance(record, ScheduleRecord):
         return f"schedule of step {record.step}"
     return f"output of step {record.processed_step}, processed after schedule {record.after_schedule_of}"
+
+
+def first_difference(expected: Any, got: Any) -> tuple[int, str | None]:
+    """How many single values of two records (plain data) were compared, and their first difference in words."""
+    compared, difference = _first_difference(expected, got)
+    return compared, None if difference is None else _in_words(difference)
 
 
 @dataclass(frozen=True, slots=True)

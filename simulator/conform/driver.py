@@ -13,6 +13,7 @@ import sys
 import tempfile
 import traceback
 from collections import deque
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -256,15 +257,11 @@ def finish_reason(item: Any) -> str | None:
     return None if item.finish_reason is None else str(item.finish_reason)
 
 
-def answer(api: Any, model_dir: str, line: str) -> dict[str, Any]:
-    """The reply to one line; whatever goes wrong in vLLM is part of the reply."""
-    try:
-        task = json.loads(line)
-        released = Released(api, model_dir, {**DEFAULTS, **task["config"]})
-        trace = Run(released, task["workload"]).run()
-        return {"meta": released.meta(), "workload": task["workload"], "trace": trace}
-    except Exception:
-        return {"error": traceback.format_exc()}
+def run_workload(api: Any, model_dir: str, task: dict[str, Any]) -> dict[str, Any]:
+    """The reply to one workload."""
+    released = Released(api, model_dir, {**DEFAULTS, **task["config"]})
+    trace = Run(released, task["workload"]).run()
+    return {"meta": released.meta(), "workload": task["workload"], "trace": trace}
 
 
 def prepare_folder(folder: Path) -> None:
@@ -283,7 +280,8 @@ def prepare_folder(folder: Path) -> None:
     os.environ["PYTHONPATH"] = os.pathsep.join(paths)
 
 
-def main() -> None:
+def serve(answer: Callable[[Any, str, dict[str, Any]], dict[str, Any]]) -> None:
+    """Answer one line after the other; whatever goes wrong in vLLM is part of the reply."""
     # vLLM and its libraries may print: replies keep the real stdout to themselves.
     replies = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
@@ -299,8 +297,12 @@ def main() -> None:
         api = import_vllm()
         print(json.dumps({"ready": api.version}), file=replies, flush=True)
         for line in sys.stdin:
-            print(json.dumps(answer(api, folder, line)), file=replies, flush=True)
+            try:
+                reply = answer(api, folder, json.loads(line))
+            except Exception:
+                reply = {"error": traceback.format_exc()}
+            print(json.dumps(reply), file=replies, flush=True)
 
 
 if __name__ == "__main__":
-    main()
+    serve(run_workload)

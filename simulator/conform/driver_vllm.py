@@ -67,6 +67,8 @@ DEFAULTS = {
     "accept_seed": 0,
     "accept_prob": 0.6,
     "steps": 400,
+    # [kind, block size, label of its state shapes] of each group, instead of grouping made-up layers.
+    "groups": None,
 }
 
 
@@ -209,7 +211,7 @@ class Released:
 
         def recurrent(page: int | None = None, kind: int = 0) -> Any:
             return api.interface.MambaSpec(
-                shapes=((3, 96), (4, 16, 16 - 8 * kind)),
+                shapes=((3, 96), (4, 16, 16 - 4 * kind)),
                 dtypes=(bfloat16, float32),
                 block_size=o["block_size"],
                 page_size_padded=page,
@@ -219,6 +221,15 @@ class Released:
             )
 
         page = max(attention().page_size_bytes, recurrent().page_size_bytes)
+        if o["groups"]:
+            groups = [
+                api.interface.KVCacheGroupSpec(
+                    [f"group.{index}" if kind == "recurrent" or not o["K"] else DRAFT_LAYER],
+                    recurrent(page, label) if kind == "recurrent" else attention(page),
+                )
+                for index, (kind, _, label) in enumerate(o["groups"])
+            ]
+            return self._cache_config(groups)
         layers: dict[str, Any] = {}
         repeats = max(o["n_fa"], 1)
         for _ in range(repeats):
@@ -229,7 +240,10 @@ class Released:
                 layers[f"model.layers.{len(layers)}.self_attn.attn"] = attention(page)
         if o["K"]:
             layers[DRAFT_LAYER] = attention(page)
-        groups = api.get_kv_cache_groups(self.config, layers)
+        return self._cache_config(api.get_kv_cache_groups(self.config, layers))
+
+    def _cache_config(self, groups: Any) -> Any:
+        api, o = self.api, self.options
         speculative = self.config.speculative_config
         drops = speculative is not None and speculative.use_eagle_block_drop()
         for group in groups:

@@ -7,129 +7,46 @@ per seed.
 
 from __future__ import annotations
 
-import os
-import subprocess
-import tempfile
 from collections.abc import Iterable, Iterator, Mapping
-from pathlib import Path
-from types import TracebackType
-from typing import IO, Any
+from typing import Any
 
 import msgspec
 
+from stalerow.simulator.conform.child import Child, LiveError, last_words
 from stalerow.simulator.conform.compare import Conformance, compare_trace
 from stalerow.simulator.conform.trace import Trace
-from stalerow.simulator.conform.workloads import random_task
+from stalerow.simulator.conform.workloads import Task, random_task
 from stalerow.simulator.engine import Profile
 
-
-class LiveError(RuntimeError):
-    """The child process could not be used, or vLLM raised; the message ends with what it said."""
+__all__ = ["LiveError", "LiveScheduler", "compare_live", "conform_live"]
 
 
-class LiveScheduler:
-    """A released scheduler in a child process; use as a context manager.
-
-    `python` is the interpreter of an environment that has vLLM (a CPU build will do), `environment` adds
-    variables, such as a PYTHONPATH with the Python files of another release. Starting takes as long as
-    importing vLLM.
-    """
-
-    def __init__(self, python: str | Path, environment: Mapping[str, str] | None = None) -> None:
-        self.version = ""
-        self._python = str(python)
-        self._environment = {**os.environ, **(environment or {})}
-        self._process: subprocess.Popen[str] | None = None
-        self._errors: IO[str] | None = None
-
-    def __enter__(self) -> LiveScheduler:
-        self._errors = tempfile.TemporaryFile("w+", encoding="utf-8")
-        try:
-            self._process = subprocess.Popen(
-                [self._python, str(Path(__file__).with_name("driver.py"))],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=self._errors,
-                text=True,
-                env=self._environment,
-            )
-        except OSError as error:
-            self._errors.close()
-            raise LiveError(f"{self._python}: expected a Python interpreter ({error}); check the path") from error
-        try:
-            self.version = str(self._read()["ready"])
-        except BaseException:
-            self.__exit__(None, None, None)
-            raise
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if self._process is not None:
-            if self._process.stdin is not None:
-                self._process.stdin.close()
-            try:
-                self._process.wait(timeout=20)
-            except subprocess.TimeoutExpired:
-                self._process.kill()
-                self._process.wait()
-            if self._process.stdout is not None:
-                self._process.stdout.close()
-            self._process = None
-        if self._errors is not None:
-            self._errors.close()
-            self._errors = None
+class LiveScheduler(Child):
+    """A released scheduler in a child process that runs whole workloads; use as a context manager."""
 
     def run(self, options: Mapping[str, Any], workload: Mapping[str, Any]) -> Trace:
         """Let the released scheduler run a workload. LiveError if vLLM raises or the child is gone."""
-        if self._process is None or self._process.stdin is None:
-            raise LiveError("no child process: expected a started LiveScheduler; use it in a with statement")
-        task = msgspec.json.encode({"config": options, "workload": workload}).decode()
-        try:
-            self._process.stdin.write(task + "\n")
-            self._process.stdin.flush()
-        except OSError as error:
-            raise LiveError(f"{self._python} is gone: {self._last_words()}") from error
-        answer = self._read()
-        if "error" in answer:
-            raise LiveError(str(answer["error"]).strip())
-        return msgspec.convert(answer, Trace)
-
-    def _read(self) -> dict[str, Any]:
-        stdout = self._process.stdout if self._process else None
-        line = stdout.readline() if stdout else ""
-        if not line:
-            raise LiveError(f"{self._python} gave no answer: {self._last_words()}")
-        return msgspec.json.decode(line, type=dict[str, Any])
-
-    def _last_words(self) -> str:
-        if self._errors is None:
-            return "nothing on stderr"
-        self._errors.seek(0)
-        return _last_words(self._errors.read())
-
-
-def _last_words(text: str) -> str:
-    """The line of a traceback or log that says most."""
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
-    telling = [line for line in lines if not line.startswith("For further information")]
-    return telling[-1] if telling else "nothing"
+        return msgspec.convert(self.ask({"config": options, "workload": workload}), Trace)
 
 
 def conform_live(
     scheduler: LiveScheduler, seeds: Iterable[int], profile: Profile | str | None = None
 ) -> Iterator[Conformance]:
-    """Compare random workloads, one per seed, as they finish.
+    """Compare random workloads, one per seed, as they finish."""
+    for seed in seeds:
+        yield compare_live(scheduler, f"seed {seed}", random_task(seed), profile)
+
+
+def compare_live(
+    scheduler: LiveScheduler, name: str, task: Task, profile: Profile | str | None = None
+) -> Conformance:
+    """Compare one workload, given with its options.
 
     A workload that makes vLLM itself raise counts as a difference that starts with "vLLM raised".
     """
-    for seed in seeds:
-        name = f"seed {seed}"
-        options, workload = random_task(seed)
-        try:
-            trace = scheduler.run(options, workload)
-        except LiveError as error:
-            yield Conformance(name, scheduler.version, 0, 0, 0, f"vLLM raised {_last_words(str(error))}")
-            continue
-        yield compare_trace(name, trace, profile)
+    options, workload = task
+    try:
+        trace = scheduler.run(options, workload)
+    except LiveError as error:
+        return Conformance(name, scheduler.version, 0, 0, 0, f"vLLM raised {last_words(str(error))}")
+    return compare_trace(name, trace, profile)

@@ -28,6 +28,9 @@ def print_comparison(rows: Sequence[Row], device: str) -> None:
     table = Table(box=box.SIMPLE_HEAD)
     for name in ("kernels", "runner", "PP"):
         table.add_column(name, no_wrap=True)
+    several_engines = any(row.engine != "own" for row in rows)
+    if several_engines:
+        table.add_column("engine", no_wrap=True)
     table.add_column("schedules", justify="right")
     if any(row.refused for row in rows):
         table.add_column("refused", justify="right")
@@ -39,11 +42,16 @@ def print_comparison(rows: Sequence[Row], device: str) -> None:
         cells = [row.kernels, row.runner, str(row.pp), str(row.schedules), str(row.violating), kinds]
         if any(r.refused for r in rows):
             cells.insert(4, str(row.refused))
+        if several_engines:
+            cells.insert(3, row.engine)
         table.add_row(*cells, style=style)
     out.print(table)
     failing = [row for row in rows if row.first is not None]
     if not failing:
         out.print("no state crossed requests")
+        return
+    if several_engines:
+        # What an installed scheduler decided is not in the schedule: 'run --engine' tells the story.
         return
     _print_first(out, min(failing, key=lambda r: (r.pp, r.first.seed if r.first else 0)), device)
 

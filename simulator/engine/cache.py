@@ -51,10 +51,10 @@ class KVCache:
             manager.start_step()
 
     def longest_hit(self, request: Request) -> Hit:
-        """The prefix hit that the request would start with; its last token is always left to compute."""
+        """The prefix hit that the request would start with."""
         if not self._config.enable_prefix_caching:
             return self.no_hit
-        return self._search.longest(request.block_hashes, request.num_tokens - 1)
+        return self._search.longest(request.block_hashes, self._policies.hits.max_tokens(request))
 
     def allocate_slots(
         self, request: Request, num_new_tokens: int, hit: Hit | None = None, beside_others: bool = False

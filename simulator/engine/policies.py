@@ -8,7 +8,7 @@ value.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -106,6 +106,18 @@ class ChunkPolicy:
         return stops
 
 
+class HitPolicy:
+    """How much of a cached prefix a request may start with."""
+
+    def max_tokens(self, request: Request) -> int:
+        """The longest hit: the last known token is always left to compute."""
+        return request.num_tokens - 1
+
+    def too_fresh(self, prefix: int | None, cached_this_step: Collection[int | None]) -> bool:
+        """Whether a recurrent state may not be hit yet: one cached in this very schedule is not computed."""
+        return prefix in cached_this_step
+
+
 class RetentionPolicy:
     """Which recurrent states keep a prefix hash."""
 
@@ -200,6 +212,7 @@ class Policies:
     reuse: ReusePolicy = field(default_factory=ReusePolicy)
     frees: FreePolicy = field(default_factory=FreePolicy)
     chunks: ChunkPolicy = field(default_factory=ChunkPolicy)
+    hits: HitPolicy = field(default_factory=HitPolicy)
     retention: RetentionPolicy = field(default_factory=RetentionPolicy)
     zeroing: ZeroingPolicy = field(default_factory=ZeroingPolicy)
     drafts: DraftPolicy = field(default_factory=DraftPolicy)

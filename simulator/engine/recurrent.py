@@ -58,7 +58,7 @@ class RecurrentManager(Manager):
 
         Can be negative where the list is longer than needed, which vLLM offsets against the other groups.
         """
-        if hit and self._pool.prefix_of(hit[-1]) in self.cached_this_step:
+        if hit and self._policies.hits.too_fresh(self._pool.prefix_of(hit[-1]), self.cached_this_step):
             return self._pool.num_blocks + 1
         missing = self._num_columns(num_tokens, num_slots) - len(hit) - len(table.blocks)
         partial = self._ends_inside(hit, num_hit_tokens) or table.partial_hit is not None

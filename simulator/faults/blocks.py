@@ -14,24 +14,31 @@ from stalerow.simulator.schedule import Schedule
 DUMMY_BYTE = 0xD6
 
 
-class _NoZeroing(RankPolicy):
+class _ZeroesOnce(RankPolicy):
+    def __init__(self, schedule: Schedule) -> None:
+        super().__init__(schedule)
+        self._known: set[int] = set()
+
     def blocks_to_zero(self, step: Step) -> Sequence[int]:
-        return ()
+        fresh = [block for block in super().blocks_to_zero(step) if block not in self._known]
+        self._known.update(fresh)
+        return fresh
 
 
 class UnzeroedBlock(Fault):
     """A recycled block is used before anything wrote it: what its last owner left is read as the new owner's.
 
-    Attention reads whole pages, and bytes of a recurrent state are NaNs to it. Needs a block that is handed out twice.
+    Blocks are zeroed the first time only, as if memory were as clean as at the start. Attention reads whole pages, and
+    bytes of a recurrent state are NaNs to it. Needs a block that is handed out twice.
     """
 
     name = id = "unzeroed-block"
-    summary = "newly allocated attention blocks are not zeroed"
+    summary = "attention blocks are not zeroed when they are handed out again"
     reports = ("vllm#56524", "vllm#35219")
     expected = ("use after free", "uninitialised read")
     launches = ("forward",)
     says = "^attention block .* is not zero"
-    rank = _NoZeroing
+    rank = _ZeroesOnce
 
 
 class _UnorderedFill(RankPolicy):
@@ -55,6 +62,7 @@ class EarlyFree(Fault):
     reports = ("vllm#45357", "vllm#45096", "vllm-ascend#14055")
     expected = ("use after free",)
     launches = ("zero", "copy_blocks")
+    says = "which leaves in this step"
     rank = _UnorderedFill
 
 

@@ -41,36 +41,35 @@ def drawn_grid(order: DrawnOrder) -> Iterator[None]:
 
 @contextlib.contextmanager
 def drawn_rows(order: DrawnOrder) -> Iterator[None]:
-    """Let windows be copied row by row in a drawn order, each row read when its turn comes."""
+    """Let windows be moved row by row in a drawn order, each row read when its turn comes."""
     module = importlib.import_module("stalerow.kernels.copy_triton")
-    original = module._copy_window
-    setattr(module, "_copy_window", _row_by_row(order))  # noqa: B010
+    original = module._move
+    setattr(module, "_move", _row_by_row(order))  # noqa: B010
     try:
         yield
     finally:
-        setattr(module, "_copy_window", original)  # noqa: B010
+        setattr(module, "_move", original)  # noqa: B010
 
 
 def _row_by_row(order: DrawnOrder) -> Callable[..., None]:
     tl = importlib.import_module("triton.language")
 
-    def copy_window(
+    def move(
         src: Any,
         dst: Any,
+        offset: Any,
+        inside: Any,
         num_tokens: Any,
-        row_bytes: Any,
-        elem: Any,
-        row_stride: Any,
         token_stride: Any,
+        UNIT: Any,
+        TOKENS_LAST: Any,
         WIDTH_BLOCK: Any,
-        ROW_BLOCK: Any,
     ) -> None:
+        pointer = tl.pointer_type(UNIT)
         for token in order.permutation(int(getattr(WIDTH_BLOCK, "value", WIDTH_BLOCK))):
-            for first in range(0, row_bytes, ROW_BLOCK):
-                j = tl.arange(0, ROW_BLOCK).to(tl.int64) + first
-                offset = token * token_stride + (j // elem * row_stride + j % elem)
-                mask = (j < row_bytes) & (num_tokens > token)
-                data = tl.load((src + offset).to(tl.pointer_type(tl.uint8)), mask=mask)
-                tl.store((dst + offset).to(tl.pointer_type(tl.uint8)), data, mask=mask)
+            lanes = offset + token_stride * token
+            mask = inside & (offset * 0 + token < num_tokens)
+            data = tl.load((src + lanes).to(pointer), mask=mask)
+            tl.store((dst + lanes).to(pointer), data, mask=mask)
 
-    return copy_window
+    return move

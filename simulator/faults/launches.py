@@ -32,6 +32,10 @@ class _LiveCounts(ProgramAlign):
     snapshots = False
 
 
+PROGRAMS = 4
+"""Programs of an interpreted launch, where one is the rule."""
+
+
 class _Interpreted(Wrapped):
     """Triton kernels in the interpreter, whose postprocess runs with something in a drawn order."""
 
@@ -41,7 +45,12 @@ class _Interpreted(Wrapped):
 
 
 class _LiveCountsInterpreted(_Interpreted):
-    """The snapshot of num_accepted is the array itself, and the launch's programs run in a drawn order."""
+    """The snapshot of num_accepted is the array itself, and several programs run in a drawn order."""
+
+    def __init__(self, kernels: KernelSet, schedule: Schedule) -> None:
+        super().__init__(kernels, schedule)
+        self.inner = copying.copy(kernels.align)
+        self.inner.programs = PROGRAMS
 
     def postprocess(self, slots: SlotState, *arguments: Any) -> None:
         live = copying.copy(slots)

@@ -106,7 +106,7 @@ class ZeroAccept(Fault):
 
     def wrap_ops(self, kernels: KernelSet, schedule: Schedule) -> Operators:
         wrapped: Any = _RawCounts(kernels.ops, kernels)
-        return wrapped  # type: ignore[no-any-return]
+        return wrapped
 
     def needs(self, schedule: Schedule) -> bool:
         return schedule.pipeline.drafts > 0

@@ -65,20 +65,25 @@ def early_fills(judge: RankJudge, operation: Operation, blocks: Sequence[int]) -
     """A step's fills must not run before the rank has taken its frees and admissions (vLLM #45357)."""
     if operation.step <= judge.admitted:
         return
+    step = judge.planner.plans[operation.step].step
+    leaving = {*step.finished, *step.preempted}
     for block in blocks:
-        if judge.ledger.owners.get(block):
-            rank, owner = judge.rank.index, judge.ledger.describe(block)
-            yield Violation(
-                kind="use after free",
-                rank=rank,
-                launch=operation.kind,
-                step=operation.step,
-                during=operation.step,
-                target_block=block,
-                target_owner=owner,
-                explanation=f"{operation.kind} of step {operation.step} on rank {rank} fills block {block} for its "
-                f"next owner while it belongs to {owner}, whose work is still queued",
-            )
+        owners = judge.ledger.owners.get(block)
+        if not owners:
+            continue
+        rank, owner = judge.rank.index, judge.ledger.describe(block)
+        last = ", which leaves in this step" if {o.request for o in owners} <= leaving else ""
+        yield Violation(
+            kind="use after free",
+            rank=rank,
+            launch=operation.kind,
+            step=operation.step,
+            during=operation.step,
+            target_block=block,
+            target_owner=owner,
+            explanation=f"{operation.kind} of step {operation.step} on rank {rank} fills block {block} for its next "
+            f"owner while work of {owner}{last} is still queued",
+        )
 
 
 def bound_to_the_dead(judge: RankJudge, violation: Violation) -> Violation:

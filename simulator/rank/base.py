@@ -180,9 +180,7 @@ class Rank:
 
     def push_block_counts(self, step: int, counts: np.ndarray) -> None:
         read = self.staging.stage("num_blocks", counts)
-        self.push(
-            "block_counts", step, lambda: self.ops.set_num_blocks(self.tables, self.device(read(), "int32"))
-        )
+        self.push("block_counts", step, lambda: self.ops.set_num_blocks(self.tables, self.device(read(), "int32")))
 
     def push_forward(self, batch: Batch, idx_mapping: Any) -> None:
         """The stand-in forward: waits for the previous rank's activations and leaves its own for the next."""

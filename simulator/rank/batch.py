@@ -30,9 +30,7 @@ class Batch:
 
 def batch_order(step: Step, decode_query_len: int) -> list[ScheduledRow]:
     """Verification rows first, then rows of decode length, then by token count; stable (vLLM 0.32)."""
-    return sorted(
-        step.rows, key=lambda r: (r.num_drafts == 0, r.num_tokens != decode_query_len, r.num_tokens)
-    )
+    return sorted(step.rows, key=lambda r: (r.num_drafts == 0, r.num_tokens != decode_query_len, r.num_tokens))
 
 
 def query_start_loc(rows: Sequence[ScheduledRow], size: int) -> np.ndarray:

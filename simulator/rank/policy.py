@@ -56,6 +56,10 @@ class RankPolicy:
         """Order in which the slots of finished and preempted requests go back to the free list."""
         return sorted(requests)
 
+    def take_slot(self, free: list[int]) -> int:
+        """Remove the slot for a new request from the free list: the one freed last."""
+        return free.pop()
+
     def leaving(self, requests: Collection[str], column_of: Callable[[str], int]) -> None:
         """Requests give up their slots; `column_of` is their running column. Nothing of them is kept (vLLM #35157)."""
 

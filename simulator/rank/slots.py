@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 
 from stalerow.simulator.errors import InternalError
@@ -20,10 +22,11 @@ class SlotTable:
         """Requests by slot, now."""
         return {slot: request for request, slot in self.slot_of.items()}
 
-    def take(self, request: str) -> int:
+    def take(self, request: str, choose: Callable[[list[int]], int]) -> int:
+        """Give the request the slot that `choose` takes off the free list."""
         if not self.free:
             raise InternalError(f"no free slot for {request}: the engine admitted more than max_num_seqs requests")
-        slot = self.slot_of[request] = self.free.pop()
+        slot = self.slot_of[request] = choose(self.free)
         return slot
 
     def release(self, request: str, step: int) -> int | None:

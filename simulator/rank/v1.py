@@ -160,9 +160,7 @@ class RankV1(Rank):
 
         def indices() -> None:
             self.ops.seq_lens(self.slots, rows_are_slots, qsl, num_rows, num_rows, self.seq_lens)
-            self.align.aligned_indices(
-                self.binder.get(self.cache), self.seq_lens, num_rows, size, self.state_indices
-            )
+            self.align.aligned_indices(self.binder.get(self.cache), self.seq_lens, num_rows, size, self.state_indices)
 
         self.push("precopy", number, precopy, batch=batch)
         self.push("indices", number, indices)
@@ -170,15 +168,10 @@ class RankV1(Rank):
         self._push_outcome(batch, rows_are_slots)
         self._last_batch = batch
 
-    def _push_rows(
-        self, number: int, batch: Batch, known: list[_Known], staged: dict[str, list[int]]
-    ) -> None:
+    def _push_rows(self, number: int, batch: Batch, known: list[_Known], staged: dict[str, list[int]]) -> None:
         """Write whole table rows and the per-row counts, as V1 commits its batch before every step."""
         writes = [
-            (group, row, 0, tuple(ids))
-            for row, k in enumerate(known)
-            for group, ids in enumerate(k.blocks)
-            if ids
+            (group, row, 0, tuple(ids)) for row, k in enumerate(known) for group, ids in enumerate(k.blocks) if ids
         ]
         self.push_table_writes(number, writes)
         stream = self.planner.streams

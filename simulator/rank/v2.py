@@ -95,7 +95,8 @@ class RankV2(Rank):
             binding = self.binder.get(self.cache)
             self.align.postprocess(self.slots, binding, idx_mapping, num_rows, self.block_size, None)
 
-        about = {"of": of, "kept": kept, "rows": requests, "slots": slots, "held": self.slot_table.holders()}
+        held = self.slot_table.holders()
+        about: dict[str, Any] = {"of": of, "kept": kept, "rows": requests, "slots": slots, "held": held}
         self.push("post_update", during, bookkeeping, ready, **about)
         if self.policy.late_postprocess:
             self._late.append(Operation("postprocess", during, postprocess, None, about))
@@ -119,7 +120,7 @@ class RankV2(Rank):
     def admit(self, step: Step) -> None:
         seeds = []
         for new in step.new:
-            slot = self.slot_table.take(new.request)
+            slot = self.slot_table.take(new.request, self.policy.take_slot)
             reused = self.slot_table.freed_at.get(slot)
             self.prefill_len[slot] = len(new.prefill_token_ids)
             self.length_cap[slot] = new.prompt_len + new.max_tokens
@@ -244,9 +245,7 @@ class RankV2(Rank):
         self.push_outcome(number, idx_mapping, batch.requests, batch.slots, qsl, batch.requests, number)
         if self.pipeline.pp > 1 and batch.needs_output.any():
             self.side.push(
-                Operation(
-                    "broadcast", number, lambda: wires.received.add(number), lambda: number in wires.sampled
-                )
+                Operation("broadcast", number, lambda: wires.received.add(number), lambda: number in wires.sampled)
             )
 
     def _defer(self, batch: Batch, idx_mapping: Any, qsl: Any) -> None:
@@ -269,6 +268,4 @@ class RankV2(Rank):
 
         self.push("advance", batch.step, advance)
         if not batch.needs_output.all():
-            self.push(
-                "fill_accepted", batch.step, lambda: self.ops.fill_accepted(self.slots, idx_mapping, 1, num_rows)
-            )
+            self.push("fill_accepted", batch.step, lambda: self.ops.fill_accepted(self.slots, idx_mapping, 1, num_rows))

@@ -21,7 +21,7 @@ class SampledOutput:
 
 @dataclass(slots=True)
 class Wires:
-    """activations[rank, step]: int64 [rows] that left `rank`; sampled[step]; received: steps whose broadcast is done."""
+    """activations[rank, step]: int64 [rows] that left `rank`; sampled[step]; received: steps broadcast by now."""
 
     activations: dict[tuple[int, int], Any] = field(default_factory=dict)
     sampled: dict[int, SampledOutput] = field(default_factory=dict)

@@ -167,8 +167,8 @@ class Serving:
 
     def _device_act(self, rank: ServeRank, until: int | None) -> None:
         """Run the rank's operations in stream order until one concerns others or somebody else can start earlier."""
+        start = self.starts[self._devices[rank.index]]
         while True:
-            start = self._device_start(rank)
             operation = rank.queue.head()
             try:
                 rank.execute()
@@ -179,7 +179,8 @@ class Serving:
             self._announce(rank, operation, done)
             if operation.kind in ENDS_BURST or not rank.queue.runnable():
                 return
-            if until is not None and self._device_start(rank) > until:
+            start = self._device_start(rank)
+            if until is not None and start > until:
                 return
 
     def _duration(self, rank: ServeRank, operation: Operation) -> int:

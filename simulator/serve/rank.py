@@ -23,7 +23,7 @@ class NoPoison:
 
 
 class ServeRank(RankV2):
-    """`digest` (last rank) covers every activation that left it and every token sampled."""
+    """`digest` (last rank) covers which rows left it damaged and every token sampled."""
 
     def __init__(self, *args: Any, model: ClosedLoop, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -40,7 +40,7 @@ class ServeRank(RankV2):
         tokens = np.zeros((batch.num_rows, self.pipeline.drafts + 1), dtype=np.int64)
         for row, ids in zip(tokens, (step.sampled.get(r, ()) for r in batch.requests)):
             row[: len(ids)] = ids
-        self.digest.update(damage.tobytes() + tokens.tobytes())
+        self.digest.update((damage != 0).tobytes() + tokens.tobytes())
         return SampledOutput(
             batch.requests,
             self.device(tokens, "int64"),

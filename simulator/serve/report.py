@@ -47,7 +47,8 @@ class RunResult(msgspec.Struct, frozen=True, kw_only=True):
     """One run. Rates are per second and lengths are means; times in milliseconds; all of virtual time.
 
     `acceptance_length`: tokens per verification step. `poisoned_blocks` of the `cached_blocks` that the prefix cache
-    offers at the end hold something else than their prefix on some rank. `outputs`: digest of all answers.
+    offers at the end hold something else than their prefix on some rank. `outputs`: digest of all answers; `digest`: of
+    what happened, the same on every backend; `memory`: of the pages at the end, which is too unless copies collide.
     """
 
     kernels: str
@@ -73,6 +74,7 @@ class RunResult(msgspec.Struct, frozen=True, kw_only=True):
     died: str
     outputs: str
     digest: str
+    memory: str
     requests: tuple[RequestResult, ...]
 
     @property
@@ -91,6 +93,7 @@ def summarise(serving: Serving, max_concurrency: int, seed: int) -> RunResult:
     waited = sum(r.last - r.first for r in records if r.deliveries)
     tokens = sum(r.output_len for r in served)
     hashed = serving.last_step.hashed if serving.last_step else {}
+    poisoned = poisoned_blocks(serving, hashed.items())
     drafting = serving.drafting
     return RunResult(
         kernels=serving.kernels.name,
@@ -104,7 +107,7 @@ def summarise(serving: Serving, max_concurrency: int, seed: int) -> RunResult:
         output_tokens=tokens / len(requests),
         healthy_tokens=sum(r.healthy_len for r in requests) / len(requests),
         cached_blocks=len(hashed),
-        poisoned_blocks=len(poisoned_blocks(serving, hashed.items())),
+        poisoned_blocks=len(poisoned),
         request_throughput=len(served) / (end / US) if end else 0.0,
         output_throughput=tokens / (end / US) if end else 0.0,
         time_to_first_token=sum(r.time_to_first_token for r in served) / max(len(served), 1) / 1e3,
@@ -115,7 +118,8 @@ def summarise(serving: Serving, max_concurrency: int, seed: int) -> RunResult:
         duration_s=end / US,
         died=serving.died,
         outputs=_outputs(serving.model.progress.values()),
-        digest=_digest(serving),
+        digest=_digest(serving, poisoned),
+        memory=_memory(serving),
         requests=requests,
     )
 
@@ -148,14 +152,24 @@ def _outputs(all_progress: Iterable[Progress]) -> str:
     return digest.hexdigest()
 
 
-def _digest(serving: Serving) -> str:
-    """Every activation and token of the last rank, every answer, and every rank's memory at the end."""
+def _digest(serving: Serving, poisoned: Iterable[int]) -> str:
+    """Every row of the last rank, damaged or not, every token, the poisoned blocks and the time it all took.
+
+    No memory: where batch-row copies meet in the null block, parallel programs race for bytes that nobody owns.
+    """
     digest = hashlib.blake2b(digest_size=16)
     digest.update(serving.ranks[-1].digest.digest())
     digest.update(_outputs(serving.model.progress.values()).encode())
+    digest.update(f"{sorted(poisoned)} {serving.times.engine} {serving.died}".encode())
+    return digest.hexdigest()
+
+
+def _memory(serving: Serving) -> str:
+    """Every page of every rank but the null block's."""
+    digest = hashlib.blake2b(digest_size=16)
     for rank in serving.ranks:
-        digest.update(rank.backend.to_host(rank.pool.array).tobytes())
-    digest.update(f"{serving.times.engine} {serving.died}".encode())
+        pages = rank.pool.pages(rank.backend.to_host(rank.pool.array))
+        digest.update(np.ascontiguousarray(pages[:, 1:]).tobytes())
     return digest.hexdigest()
 
 

@@ -70,7 +70,7 @@ class ServeOptions(msgspec.Struct, frozen=True, kw_only=True):
         return Schedule(pipeline=pipeline, layout=self._layout(), limits=limits, requests=())
 
     def _layout(self) -> Layout:
-        states = (StateSpec("conv", 4, 2), StateSpec("temporal", 4, 4))
+        states = (StateSpec("conv", 4, 2), StateSpec("temporal", 2, 4))
         recurrent = GroupSpec("recurrent", self.block_size, states=states)
         attention = GroupSpec("attention", self.block_size, kv_bytes=KV_BYTES)
         try:

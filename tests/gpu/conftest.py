@@ -1,9 +1,13 @@
-"""GPU tests run where STALEROW_TEST_DEVICE=cuda and torch sees a device; elsewhere they are skipped, saying which is missing."""
+"""Tests that need a GPU: skipped with the reason unless STALEROW_TEST_DEVICE=cuda and torch sees a device."""
 
 import os
+import sys
 from pathlib import Path
 
 import pytest
+
+# The machine that the kernel tests drive kernels with serves here too.
+sys.path.insert(0, str(Path(__file__).parent.parent / "kernels"))
 
 
 def _reason() -> str | None:

@@ -81,9 +81,7 @@ def test_spans_and_positions_agree(seed: int, monkeypatch: pytest.MonkeyPatch) -
 
 
 @pytest.mark.parametrize(("column", "block", "length"), [(1, 40, 70), (0, -1, 0), (7, 1, 600)])
-def test_wild_blocks_are_refused_alike(
-    column: int, block: int, length: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_wild_blocks_are_refused_alike(column: int, block: int, length: int, monkeypatch: pytest.MonkeyPatch) -> None:
     errors = []
     for force in (False, True):
         if force:

@@ -53,6 +53,7 @@ KERNELS = [
         ("np.where((old >= 0) & (old != new), 1, accepted)", "accepted"),
         ("(old >= 0) & (old != new)", "old >= 0"),
         ("slots.src_col[ids] = old", "slots.src_col[ids] = np.maximum(old, 0)"),
+        ("query_start_loc[rows + 1] - query_start_loc[rows]", "query_start_loc[rows + 1]"),
         (
             "(old >= 0) & (old != new)",
             "old != new",
@@ -85,6 +86,12 @@ KERNELS = [
     *_of(
         "kernels/binding.py",
         ("cache.tables.persistent if reads_slot_tables else cache.tables.gathered", "cache.tables.gathered"),
+        ("[cache.tables.gathered[g] for g in groups]", "[cache.tables.persistent[g] for g in groups]"),
+    ),
+    *_of(
+        "kernels/layout.py",
+        ("(layer * self.num_blocks + block_id)", "block_id"),
+        ("return self.window + self.num_drafts", "return self.window"),
     ),
 ]
 
@@ -108,7 +115,12 @@ TABLES = [
         ("sampled[row, count - 1]", "sampled[row, 0]"),
         ("slots.num_computed[ids] += query_start_loc", "slots.num_computed[ids] -= query_start_loc"),
         ("np.maximum(num_sampled[rows], 1)", "num_sampled[rows]"),
-        ("slots.num_accepted[ids] = max(value, 1)", "pass"),
+        (
+            "slots.num_accepted[ids] = max(value, 1)",
+            "pass",
+            "",
+            "a row that samples nothing has the count 1 already, and the others are replaced before their next step",
+        ),
         ("out[rows] = slots.num_computed[ids]", "out[rows] = slots.num_computed[rows]"),
         ("rows = np.flatnonzero(slots >= 0)", "rows = np.flatnonzero(slots > 0)"),
     ),
@@ -123,9 +135,8 @@ RUNNER = [
         ("start = int(self.block_counts[group, slot])", "start = int(self.block_counts[0, slot])"),
         ("self.block_counts[group, slot] = start + len(ids)", "self.block_counts[group, slot] = start"),
         ("(prefill + 1 >= self.length_cap[slots])", "(prefill + 2 >= self.length_cap[slots])"),
-        ("if not batch.needs_output.all():", "if not batch.needs_output.any():"),
         ("is_spec = (~prefilling | tail)", "is_spec = ~prefilling"),
-        ("prefilling = done < prefill", "prefilling = done <= prefill"),
+        ("(tokens - drafts == 1)", "(tokens == 1)"),
         ("self.computed[slot] = known.num_computed_tokens", "pass"),
         ("self.prefill_len[slot] = len(new.prefill_token_ids)", "self.prefill_len[slot] = new.prompt_len"),
         ("self._writes.append((group, slot, start, ids))", "self._writes.append((group, slot, start, ids[:-1]))"),
@@ -133,7 +144,12 @@ RUNNER = [
     *_of(
         "simulator/rank/ring.py",
         ("deque([None] * depth)", "deque([None] * (depth + 1))"),
-        ("self._entries[-1] = entry", "self._entries[0] = entry"),
+        (
+            "self._entries[-1] = entry",
+            "self._entries[0] = entry",
+            "",
+            "an output that is consumed early is waited for on the device; it costs the overlap, not correctness",
+        ),
     ),
     *_of("simulator/rank/slots.py", ("self.generation[slot] += 1", "self.generation[slot] += 0")),
     *_of("simulator/rank/batch.py", ("out[1 : len(rows) + 1] = counts", "out[: len(rows)] = counts")),
@@ -142,11 +158,17 @@ RUNNER = [
         "simulator/rank/base.py",
         ("zero = list(self.policy.blocks_to_zero(step))", "zero = list(self.policy.blocks_to_zero(step))[1:]"),
         ("count = len(step.copies)", "count = len(step.copies) - 1"),
+        ("self.device([s for s, _ in step.copies]", "self.device([d for _, d in step.copies]"),
     ),
     *_of(
         "simulator/rank/policy.py",
         ("(new.num_computed_tokens - 1) // block_size", "new.num_computed_tokens // block_size"),
-        ("~entry.needs_output | (generation", "(generation"),
+        (
+            "~entry.needs_output | (generation",
+            "(generation",
+            "",
+            "the output of a row that samples nothing changes no count, and it has no boundary to save",
+        ),
         ("        return 1\n", "        return 2\n"),
     ),
     *_of(
@@ -157,6 +179,7 @@ RUNNER = [
         (".accepted = int(accepted[row])", ".accepted = 1", "v1"),
         ("[b if m else -1 for b, m", "[b for b, m", "v1", "the kernel skips equal columns just as it skips -1"),
         ("known.computed = cached.num_computed_tokens", "pass", "v1"),
+        ("known.blocks[group].extend(ids)", "known.blocks[group][:0] = ids", "v1"),
     ),
 ]
 
@@ -165,11 +188,11 @@ SCHEDULER = [
         "simulator/engine/recurrent.py",
         ("max(num_settled_tokens - 1, 0) // self.block_size", "num_settled_tokens // self.block_size"),
         ("column_ < cdiv(num_settled_tokens", "column_ <= cdiv(num_settled_tokens"),
-        ("length - 1 - self.num_speculative_blocks", "length - 1"),
         ("max(length - self.num_speculative_blocks, 0)", "max(length - self.num_speculative_blocks - 1, 0)"),
         ("table.blocks.extend([NULL_BLOCK] * (running - length))", "pass"),
         ("return self._pool.num_blocks + 1", "pass"),
         ("return num_computed_tokens - 1", "return num_computed_tokens"),
+        ("self._pool.move_hashes(source, private)", "pass"),
     ),
     *_of(
         "simulator/engine/managers.py",
@@ -179,6 +202,7 @@ SCHEDULER = [
             "missing = num_slots // self.block_size - len(table.blocks)",
         ),
         ("self._pool.hold(hit)", "pass"),
+        ("self._pool.hold((private,))", "pass"),
     ),
     *_of(
         "simulator/engine/block_pool.py",
@@ -194,16 +218,26 @@ SCHEDULER = [
         ("request.num_stale_output_tokens = request.num_in_flight_tokens", "pass"),
         ("self.current_step + self._decode_interval", "self.current_step"),
         ("request.num_in_flight_tokens += row.num_tokens", "pass"),
+        ("request.num_output_placeholders -= num_rejected", "pass"),
+        ("min(max(beyond, 0), request.num_spec_tokens)", "request.num_spec_tokens"),
+        ("if row.num_drafts and not stale:", "if row.num_drafts:"),
     ),
-    *_of("simulator/engine/cache.py", ("min(num_tokens, request.num_tokens)", "num_tokens")),
+    *_of(
+        "simulator/engine/cache.py",
+        ("manager.adopt_hit(table, blocks, hit.num_tokens)", "pass"),
+    ),
     *_of(
         "simulator/engine/policies.py",
         ("num_computed_tokens - request.num_in_flight_tokens", "num_computed_tokens"),
         ("        return attention\n", "        return attention[1:]\n"),
+        ("return request.num_tokens - 1", "return request.num_tokens"),
         ("        return config.recurrent_block_size\n", "        return config.recurrent_block_size - 1\n"),
     ),
-    *_of("simulator/engine/admission.py", ("if request.num_stale_output_tokens:", "if False:")),
-    *_of("simulator/engine/hashing.py", ("hashes[-1] if hashes else -1", "-1")),
+    *_of(
+        "simulator/engine/admission.py",
+        ("if request.num_stale_output_tokens:", "if False:"),
+        ("request.num_computed_tokens = hit.num_tokens", "pass"),
+    ),
 ]
 
 MUTANTS = (*KERNELS, *TABLES, *RUNNER, *SCHEDULER)

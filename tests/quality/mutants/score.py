@@ -1,6 +1,6 @@
 """The mutation score: every mutant in a copy of the package, run against the oracle with the reference kernels.
 
-    python tests/quality/mutants/score.py [--seeds 150] [--jobs 2] [--only TEXT] [--write]
+    python tests/quality/mutants/score.py [--seeds 150] [--jobs 2] [--only TEXT ...] [--write]
 
 Without a mutant the same schedules must be clean, which is checked first. `--write` puts the table into RESULTS.md.
 """
@@ -123,14 +123,14 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seeds", type=int, default=150)
     parser.add_argument("--jobs", type=int, default=2)
-    parser.add_argument("--only", default="", help="mutants whose name contains this text")
+    parser.add_argument("--only", nargs="*", default=[""], help="mutants whose name contains one of these texts")
     parser.add_argument("--write", action="store_true")
     args = parser.parse_args()
     (baseline,) = score([None], min(args.seeds, 60), 1)
     if baseline.caught:
         print(f"the package itself is not clean: {baseline.how}")
         return 1
-    mutants = [m for m in MUTANTS if args.only in m.name]
+    mutants = [m for m in MUTANTS if any(text in m.name for text in args.only)]
     verdicts = []
     for verdict in score(mutants, args.seeds, args.jobs):
         assert verdict.mutant is not None

@@ -16,7 +16,9 @@ SMALL = [
 ]
 
 
-def test_broken_requests_exit_1_and_the_file_holds_every_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_broken_requests_exit_1_and_the_file_holds_every_run(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     path = tmp_path / "runs.json"
     assert main([*SMALL, "-pp", "1", "2", "--json", str(path)]) == 1
     data = json.loads(path.read_text())

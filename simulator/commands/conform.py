@@ -1,0 +1,215 @@
+"""Compare the scheduler with a released engine's: recorded runs field by field, or random workloads live.
+
+Recorded runs need nothing but their files. With --live an installed vLLM runs random workloads in a child process; a
+difference is shrunk, printed and saved with the command that repeats it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import shlex
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from stalerow.simulator.commands.options import positive, seed_range
+from stalerow.simulator.errors import UsageError
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from stalerow.simulator.conform import Conformance, LiveScheduler
+    from stalerow.simulator.conform.workloads import Task
+
+RUNS = 200
+FOLDER = Path(".stalerow/conform")
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    from stalerow.simulator.engine import profile_names
+
+    parser.add_argument(
+        "traces", metavar="TRACE", nargs="*", help="recorded runs, or folders of them; with --live, saved workloads"
+    )
+    parser.add_argument(
+        "--profile", choices=profile_names(), default=None, help="rules to compare (default: those of the release)"
+    )
+    parser.add_argument("--live", action="store_true", help="compare random workloads with an installed vLLM")
+    parser.add_argument("--python", metavar="PATH", default=None, help="Python of an environment that has vLLM")
+    parser.add_argument("--runs", type=positive, default=None, metavar="N", help=f"workloads (default: {RUNS})")
+    parser.add_argument("--seeds", type=seed_range, default=None, metavar="A:B", help="workloads of seeds A to B-1")
+    parser.add_argument("--save", metavar="FILE", default=None, help=f"where a difference goes (default: in {FOLDER})")
+
+
+def execute(args: argparse.Namespace) -> int:
+    from stalerow.simulator.draw.results import console
+
+    if args.live:
+        return _live(args, console())
+    for name in ("python", "runs", "seeds", "save"):
+        if getattr(args, name) is not None:
+            raise UsageError(f"--{name} belongs to --live: leave it out, or add --live")
+    if not args.traces:
+        raise UsageError("nothing to compare with: give recorded runs (files or folders), or --live --python PATH")
+    return _recorded(args.traces, args.profile, console())
+
+
+def _recorded(names: Sequence[str], profile: str | None, out: Console) -> int:
+    from stalerow.simulator.conform import conform_trace
+
+    files = [file for name in names for file in _files(Path(name))]
+    results = []
+    for file in files:
+        try:
+            results.append(conform_trace(file, profile))
+        except ValueError as error:
+            raise UsageError(str(error)) from None
+        _print(out, results[-1], max(len(f.name) for f in files) - len(".json"))
+    return _total(out, results)
+
+
+def _files(path: Path) -> list[Path]:
+    if path.is_dir():
+        found = sorted([*path.glob("*.json"), *path.glob("*.json.gz")])
+        if not found:
+            raise UsageError(f"{path}: no recorded run in this folder: expected files named *.json or *.json.gz")
+        return found
+    if not path.is_file():
+        raise UsageError(f"{path}: no such file or folder: give recorded runs of a scheduler")
+    return [path]
+
+
+def _print(out: Console, result: Conformance, width: int) -> None:
+    counts = f"{result.steps:5} steps {result.records:6} records {result.values:8} values"
+    verdict = "agrees" if result.agrees else "differs"
+    out.print(f"{result.name:<{width}}  {_release(result):<8}{counts}  {verdict}", markup=False, soft_wrap=True)
+    if result.difference is not None:
+        out.print(f"  first difference: {result.difference}", markup=False, soft_wrap=True)
+
+
+def _release(result: Conformance) -> str:
+    return result.version.partition("+")[0]
+
+
+def _total(out: Console, results: Sequence[Conformance]) -> int:
+    differing = sum(not r.agrees for r in results)
+    versions = sorted({_release(r) for r in results})
+    counts = (sum(getattr(r, name) for r in results) for name in ("steps", "records", "values"))
+    steps, records, values = (f"{count:,}" for count in counts)
+    verdict = f"{differing} differ" if differing else "no difference in any field"
+    of = f"{len(results)} run{'s' if len(results) > 1 else ''} of {' and '.join(versions)}"
+    out.print(f"{of}: {steps} steps, {records} records, {values} values compared; {verdict}", markup=False, soft_wrap=True)
+    return 1 if differing else 0
+
+
+def _live(args: argparse.Namespace, out: Console) -> int:
+    from stalerow.simulator.conform import LiveError, LiveScheduler
+    from stalerow.simulator.conform.child import last_words
+    from stalerow.simulator.engine import profile
+
+    if args.python is None:
+        raise UsageError("--live needs --python PATH: the Python of an environment that has vLLM")
+    tasks = _tasks(args)
+    try:
+        with LiveScheduler(args.python) as scheduler:
+            rules = profile(args.profile or scheduler.version).name
+            return _compare(args, out, scheduler, tasks, rules)
+    except LiveError as error:
+        raise UsageError(f"{last_words(str(error))} (--python {args.python})") from None
+    except ValueError as error:
+        raise UsageError(str(error)) from None
+
+
+def _tasks(args: argparse.Namespace) -> list[tuple[str, Task | int]]:
+    """(name, workload or seed) of everything to compare."""
+    if args.traces:
+        if args.runs or args.seeds:
+            raise UsageError("saved workloads and --runs or --seeds: give one or the other")
+        return [(name, _saved(Path(name))) for name in args.traces]
+    if args.runs and args.seeds:
+        raise UsageError("--runs N means --seeds 0:N: give one or the other")
+    return [(f"seed {seed}", seed) for seed in args.seeds or range(args.runs or RUNS)]
+
+
+def _saved(path: Path) -> Task:
+    import msgspec
+
+    try:
+        data = msgspec.json.decode(path.read_bytes(), type=dict[str, Any])
+        config, workload = data["config"], data["workload"]
+    except (OSError, msgspec.MsgspecError, KeyError) as error:
+        raise UsageError(f"{path}: not a saved workload ({error}): give a file that 'conform --live' wrote") from None
+    return config, workload
+
+
+def _compare(
+    args: argparse.Namespace, out: Console, scheduler: LiveScheduler, tasks: Sequence[tuple[str, Task | int]], rules: str
+) -> int:
+    from stalerow.simulator.conform.live import compare_live
+    from stalerow.simulator.conform.workloads import random_task
+    from stalerow.simulator.draw.progress import progress
+
+    results: list[Conformance] = []
+    begun = time.monotonic()
+    title = f"{len(tasks)} workloads against vLLM {scheduler.version}, rules of {rules}"
+    with progress(title, len(tasks)) as advance:
+        for name, item in tasks:
+            task = random_task(item) if isinstance(item, int) else item
+            results.append(compare_live(scheduler, name, task, rules))
+            advance()
+            if not results[-1].agrees:
+                break
+    seconds = max(time.monotonic() - begun, 1e-9)
+    if not results[-1].agrees:
+        _print(out, results[-1], len(results[-1].name))
+        _small(args, out, scheduler, results[-1], task, rules)
+    code = _total(out, results)
+    out.print(f"{seconds:.0f} s, {len(results) / seconds:.1f} workloads a second", markup=False)
+    return code
+
+
+def _small(
+    args: argparse.Namespace, out: Console, scheduler: LiveScheduler, result: Conformance, task: Task, rules: str
+) -> None:
+    """Shrink a difference, print it, and save it with the command that repeats it."""
+    import msgspec
+
+    from stalerow.simulator.conform.live import compare_live
+    from stalerow.simulator.conform.reduce import reduce
+    from stalerow.simulator.schedule import write_beside
+
+    def differs(candidate: Task) -> bool:
+        try:
+            seen = compare_live(scheduler, "", candidate, rules)
+        except ValueError:  # our engine refuses the options
+            return False
+        return not seen.agrees and _raised(seen) == _raised(result)
+
+    out.print("shrinking", markup=False)
+    small, tried = reduce(task, differs)
+    again = compare_live(scheduler, result.name, small, rules)
+    path = Path(args.save or FOLDER / f"{result.name.replace(' ', '-').replace('/', '-')}.json")
+    command = f"stalerow conform --live --python {shlex.quote(args.python)} --profile {rules} {shlex.quote(str(path))}"
+    saved = {
+        "from": result.name,
+        "vllm": scheduler.version,
+        "profile": rules,
+        "difference": again.difference,
+        "command": command,
+        "config": small[0],
+        "workload": small[1],
+    }
+    write_beside(path, msgspec.json.format(msgspec.json.encode(saved), indent=2) + b"\n")
+    out.print(f"the smallest of {tried} workloads tried: {again.difference}", markup=False, soft_wrap=True)
+    for request in small[1]["requests"]:
+        words = ", ".join(f"{k} {v}" for k, v in request.items() if k not in ("id", "stop_token_ids"))
+        out.print(f"  request {request['id']}: {words}", markup=False, soft_wrap=True)
+    for abort in small[1]["aborts"]:
+        out.print(f"  abort {abort['id']}: {abort.get('phase', 'pre_schedule')} {abort['step']}", markup=False)
+    out.print(f"saved as {path}; repeat it with\n  {command}", markup=False, soft_wrap=True)
+
+
+def _raised(result: Conformance) -> bool:
+    """Whether vLLM itself failed: that is another difference than a decision that differs."""
+    return (result.difference or "").startswith("vLLM raised")

@@ -1,0 +1,149 @@
+"""A workload on which two engines differ, made small by Hypothesis.
+
+In: the workload with its options, and a function that says whether a smaller one still differs. Out: the smallest one
+found. Every value of the original is drawn again from "as it was or smaller"; Hypothesis starts from the draws that
+give the original and shrinks from there.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from hypothesis import HealthCheck, Phase, Verbosity, given, seed, settings
+from hypothesis import strategies as st
+from hypothesis.database import InMemoryExampleDatabase, choices_to_bytes
+
+from stalerow.simulator.conform.workloads import Task
+
+BUDGET = 300
+"""Workloads to try: bounded by count, so that the result is the same on any machine."""
+
+PLAIN = {
+    "retention_interval": 0,
+    "prefix_match_unit": None,
+    "long_prefill_token_threshold": 0,
+    "reserve_full_isl": True,
+    "watermark": 0.0,
+    "shared_prefix_ckpt": False,
+    "disable_eagle_block_drop": False,
+    "lookahead_hashes": True,
+    "marks_draft_group": True,
+    "asynchronous": True,
+    "recurrent_specs": 1,
+}
+"""Options that go back to their plain value if the difference does not need them."""
+
+COUNTS = {"P": 1, "max_num_seqs": 1, "num_blocks": 2}
+"""Options that are lowered, with the least value."""
+
+
+class _Values:
+    """What a reduction is drawn from. `first` are the choices that change nothing."""
+
+    def __init__(self, draw: Callable[[st.SearchStrategy[Any]], Any] | None) -> None:
+        self._draw = draw
+        self.first: list[int | bool] = []
+
+    def keep(self) -> bool:
+        return bool(self._next(st.booleans(), True))
+
+    def up_to(self, value: int, least: int) -> int:
+        """From `least` to `value`."""
+        return int(self._next(st.integers(least, value), value)) if value > least else value
+
+    def _next(self, strategy: st.SearchStrategy[Any], original: int | bool) -> Any:
+        self.first.append(original)
+        return original if self._draw is None else self._draw(strategy)
+
+
+def _reduction(values: _Values, task: Task) -> Task:
+    options, workload = task
+    reduced = dict(options)
+    for name, plain in PLAIN.items():
+        if name in options and options[name] != plain and not values.keep():
+            reduced[name] = plain
+    for name, least in COUNTS.items():
+        if name in options:
+            reduced[name] = values.up_to(options[name], least)
+    requests = [_request(values, r) for r in workload["requests"] if values.keep()]
+    known = {f"req:{r['id']}" for r in requests}
+    for request in requests:
+        share = request.get("share")
+        if share and str(share[0]).startswith("req:") and share[0] not in known:
+            del request["share"]
+    aborts = [{**a, "step": values.up_to(a["step"], 1)} for a in workload.get("aborts", ()) if values.keep()]
+    return reduced, {"requests": requests, "aborts": aborts}
+
+
+def _request(values: _Values, request: dict[str, Any]) -> dict[str, Any]:
+    reduced = {**request}
+    for name in ("arrival", "prompt_len", "max_tokens"):
+        reduced[name] = values.up_to(request.get(name, 1), 1)
+    if request.get("share") and values.keep():
+        reduced["share"] = (request["share"][0], values.up_to(request["share"][1], 1))
+    else:
+        reduced.pop("share", None)
+    if request.get("stop_token_ids") and not values.keep():
+        del reduced["stop_token_ids"]
+    return reduced
+
+
+def reduce(task: Task, differs: Callable[[Task], bool], budget: int = BUDGET) -> tuple[Task, int]:
+    """The smallest workload found that differs, and how many were tried; the original if none smaller does."""
+    known: dict[str, bool] = {}
+
+    def tried(candidate: Task) -> bool:
+        if not candidate[1]["requests"]:
+            return False
+        key = json.dumps(candidate, sort_keys=True)
+        if key not in known:
+            known[key] = len(known) < budget and differs(candidate)
+        return known[key]
+
+    @st.composite
+    def reductions(draw: Any) -> Task:
+        return _reduction(_Values(draw), task)
+
+    original = _Values(None)
+    _reduction(original, task)
+    smallest = task
+
+    @settings(
+        # One choice too many, or Hypothesis would take the failure for one that it has shrunk before.
+        database=_StartFrom(choices_to_bytes([*original.first, 0])),
+        phases=(Phase.reuse, Phase.generate, Phase.shrink),
+        deadline=None,
+        verbosity=Verbosity.quiet,
+        max_examples=1,
+        suppress_health_check=list(HealthCheck),
+        report_multiple_bugs=False,
+    )
+    @seed(0)  # inside `settings`: a seeded test would lose its database
+    @given(reductions())
+    def shrinks(candidate: Task) -> None:
+        nonlocal smallest
+        if tried(candidate):
+            smallest = candidate
+            raise _Differs
+
+    with contextlib.suppress(_Differs):
+        shrinks()
+    return smallest, min(len(known), budget)
+
+
+class _Differs(Exception):
+    """What Hypothesis takes for the failure to keep."""
+
+
+class _StartFrom(InMemoryExampleDatabase):
+    """Hands one failure of ours to Hypothesis, which starts from those in its database."""
+
+    def __init__(self, choices: bytes) -> None:
+        super().__init__()
+        self._choices = choices
+
+    def fetch(self, key: bytes) -> Iterable[bytes]:
+        yield self._choices
