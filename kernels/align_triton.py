@@ -7,11 +7,13 @@ binding holds (`reads_slot_tables`); nothing else differs between "req-idx" and 
 from __future__ import annotations
 
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import torch
 import triton
 
 from stalerow.kernels.binding import Binding
+from stalerow.kernels.copy_triton import tiles_of
 from stalerow.kernels.device import Array, Backend
 from stalerow.kernels.indices_triton import aligned_indices_kernel
 from stalerow.kernels.memory import SlotState
@@ -23,29 +25,42 @@ from stalerow.kernels.preprocess_triton import preprocess_kernel
 ROWS = 32
 """Batch rows per program of the bookkeeping kernels."""
 
-COPY_ROWS, MANY_ROWS = 64, 1024
+COPY_ROWS, MANY_ROWS = 64, 256
 """Batch rows that a program of the copy kernels looks at together: in an ordinary batch, and in a larger one."""
 
-PROGRAMS_PER_SM, COPY_BLOCK, COPY_WARPS = 8, 1024, 4
-"""How the copy kernels run fastest: programs on a multiprocessor, 8-byte words of a tile, warps of a program."""
+PROGRAMS_PER_SM, COPY_BLOCK, COPY_WARPS, MAX_REGISTERS = 8, 1024, 4, 64
+"""How the copy kernels run: programs on a multiprocessor, 8-byte words of a tile, warps of a program.
+
+With 64 registers a thread, Hopper holds eight programs at once; one more would start only when another ends, and
+the launch would take as long as two.
+"""
+
+ROW_SPLIT = 2
+"""Steps in which a tile of a window is shifted inside its block: in one step it would not fit the registers."""
 
 
 class TritonAlign:
     """`AlignKernels` on Triton.
 
     The copy kernels run as `programs` programs, whatever there is to copy: several on every multiprocessor of a
-    CUDA device, one in the interpreter, where nothing runs in parallel.
+    CUDA device. In the interpreter it is one in any case: more would cost time, and rows that share blocks, as
+    wild ones do, get the reference's bytes only in its order.
     """
 
     def __init__(self, row_is_slot: bool, backend: Backend, programs: int | None = None) -> None:
         interpreted = backend.name == "triton-interpreter"
         self.name = "req-idx" if row_is_slot else "batch-row"
         self.reads_slot_tables = row_is_slot
-        if programs is None:
-            programs = 1 if interpreted else PROGRAMS_PER_SM * _multiprocessors()
+        if interpreted:
+            programs = 1
+        elif programs is None:
+            programs = PROGRAMS_PER_SM * _multiprocessors()
         self.programs = programs
+        self._tiles: WeakKeyDictionary[Binding, Array] = WeakKeyDictionary()
+        self.many_rows = MANY_ROWS
         self.copy_block = COPY_BLOCK
         self.copy_warps = COPY_WARPS
+        self.row_split = 1 if interpreted else ROW_SPLIT
 
     def preprocess(
         self, slots: SlotState, idx_mapping: Array, query_start_loc: Array, num_rows: int, block_size: int
@@ -130,7 +145,15 @@ class TritonAlign:
 
     def _copy_arguments(self, binding: Binding, num_rows: int) -> dict[str, Any]:
         layout = binding.layout
+        width_block = triton.next_power_of_2(layout.width)
+        # Made at a binding's first launch, so that one has to come before a capture, as compilation has.
+        tiles = self._tiles.get(binding)
+        if tiles is None:
+            tiles = torch.from_numpy(tiles_of(layout, self.copy_block, width_block)).to(binding.state_base_addrs.device)
+            self._tiles[binding] = tiles
         return {
+            "tiles": tiles,
+            "num_tiles": len(tiles),
             "table_ptrs": binding.copy_table_ptrs,
             "table_row_stride": binding.table_row_stride,
             "state_base_addrs": binding.state_base_addrs,
@@ -142,13 +165,13 @@ class TritonAlign:
             "state_dim_row_count": binding.state_dim_row_count,
             "state_dim_row_stride": binding.state_dim_row_stride,
             "ROW_IS_SLOT": self.reads_slot_tables,
-            "num_states": binding.num_states,
             "CHANNELS_FIRST": layout.conv_layout == "DS",
-            "ROWS": COPY_ROWS if num_rows <= COPY_ROWS else MANY_ROWS,
-            "STATES": max(64, triton.next_power_of_2(binding.num_states)),
+            "ROWS": COPY_ROWS if num_rows <= COPY_ROWS else self.many_rows,
             "COPY_BLOCK": self.copy_block,
-            "WIDTH_BLOCK": triton.next_power_of_2(layout.width),
+            "WIDTH_BLOCK": width_block,
+            "ROW_BLOCK": max(1, self.copy_block // width_block // self.row_split),
             "num_warps": self.copy_warps,
+            "maxnreg": MAX_REGISTERS,
         }
 
 

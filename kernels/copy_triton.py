@@ -11,9 +11,25 @@ Block ids are widened before they meet a stride, and addresses are int64 through
 
 from __future__ import annotations
 
+import numpy as np
 import triton.language as tl
 
-from stalerow.kernels.jit import cumulative_sum, device_function, max_of, sum_four, sum_two
+from stalerow.kernels.device import HostArray
+from stalerow.kernels.jit import cumulative_sum, device_function, max_of, sum_four
+from stalerow.kernels.layout import Layout
+
+
+def tiles_of(layout: Layout, copy_block: int, width_block: int) -> HostArray:
+    """The tiles that every moving row is cut into, int32 [tiles, 2]: the state, and the tile's number within it.
+
+    A tile is `copy_block` 8-byte words of a temporal state; of a window it is as many bytes of each of its rows
+    as fit `width_block` times, so that all rows of those bytes can be moved at once.
+    """
+    tiles: list[tuple[int, int]] = []
+    for number, state in enumerate(layout.states):
+        tile_bytes = copy_block * 8 // (width_block if state.conv_width else 1)
+        tiles += [(number, part) for part in range(-(-state.spec.row_bytes // tile_bytes))]
+    return np.array(tiles, dtype=np.int32)
 
 
 @device_function
@@ -23,6 +39,9 @@ def copy_moves(
     source,
     target,
     bias,
+    tile,
+    tiles,
+    num_tiles,
     table_ptrs,
     table_row_stride,
     state_base_addrs,
@@ -33,93 +52,74 @@ def copy_moves(
     state_group_indices,
     state_dim_row_count,
     state_dim_row_stride,
-    num_states,
     CHANNELS_FIRST: tl.constexpr,
-    STATES: tl.constexpr,
     COPY_BLOCK: tl.constexpr,
     WIDTH_BLOCK: tl.constexpr,
+    ROW_BLOCK: tl.constexpr,
 ):
-    """This program's share of the copies of all rows `r` with `moves[r]`; int64 [rows] but for the mask `moves`.
+    """This program's share of the copies of all rows `r` with `moves[r]`; all are vectors over rows.
 
     With `row = table[table_row[r]]` of a state's group and `block(i)` the state's data in page `i`:
 
     * temporal: `block(row[target[r]])[:] = block(row[source[r] + bias[r]])[:]`;
     * conv: `block(row[target[r]])[: width - bias[r]] = block(row[source[r]])[bias[r]:width]`.
 
-    The tiles of all copies (`COPY_BLOCK` 8-byte words each) stand in one line, rows first, then states. Program
-    `p` of `n` takes those from `total * p // n` to `total * (p + 1) // n`: everyone the same number, as few
-    copies as can be, and in the order of the reference when programs run one after the other. `STATES` covers
-    the states, `WIDTH_BLOCK` a window's rows.
+    The tiles (`tiles_of`) of all moving rows stand in one line. This program takes number `tile`, counted from the
+    first, and every `num_programs`-th after it, so that together the programs sweep through memory side by side,
+    which DRAM answers fastest. Returns the first number it has not taken, counted from the line's end.
     """
-    every = tl.arange(0, STATES)
-    real = every < num_states
-    width = tl.load(state_conv_widths + every, mask=real, other=0)
-    inner = tl.load(state_inner_sizes + every, mask=real, other=0)
-    channels = tl.load(state_dim_row_count + every, mask=real, other=0)
-    elem = tl.load(state_elem_sizes + every, mask=real, other=0)
-    tiles = _num_tiles(width, tl.maximum(inner, channels) * elem, COPY_BLOCK, WIDTH_BLOCK)
-    ends = cumulative_sum(tiles)
+    # Narrow, because they stay in registers while tiles are copied.
+    table_row = table_row.to(tl.int32)
+    source = source.to(tl.int32)
+    target = target.to(tl.int32)
+    bias = bias.to(tl.int32)
     rank = cumulative_sum(moves.to(tl.int32))
-
-    tiles_per_row = max_of(ends)
-    total = tiles_per_row * max_of(rank)
-    program = tl.program_id(0).to(tl.int64)
-    tile = total * program // tl.num_programs(0)
-    last = total * (program + 1) // tl.num_programs(0)
-    while tile < last:
-        nth = tile // tiles_per_row
-        chosen = moves & (rank == nth + 1)
-        row, from_column, to_column, drafts = sum_four(
-            tl.where(chosen, table_row, 0),
-            tl.where(chosen, source, 0),
-            tl.where(chosen, target, 0),
-            tl.where(chosen, bias, 0),
-        )
-        within_row = tile - nth * tiles_per_row
-        passed = ends <= within_row
-        state, tiles_passed = sum_two(passed.to(tl.int64), tl.where(passed, tiles, 0))
-        first = within_row - tiles_passed
-        copied = _copy_state(
-            state,
-            row,
-            from_column,
-            to_column,
-            drafts,
-            first,
-            first + last - tile,
-            table_ptrs,
-            table_row_stride,
-            state_base_addrs,
-            state_block_strides,
-            state_elem_sizes,
-            state_inner_sizes,
-            state_conv_widths,
-            state_group_indices,
-            state_dim_row_count,
-            state_dim_row_stride,
-            CHANNELS_FIRST,
-            COPY_BLOCK,
-            WIDTH_BLOCK,
-        )
-        tile += copied
+    programs = tl.num_programs(0)
+    for nth in range(1, max_of(rank) + 1):
+        if tile < num_tiles:
+            chosen = moves & (rank == nth)
+            row, from_column, to_column, drafts = sum_four(
+                tl.where(chosen, table_row, 0),
+                tl.where(chosen, source, 0),
+                tl.where(chosen, target, 0),
+                tl.where(chosen, bias, 0),
+            )
+            for at in range(tile, num_tiles, programs):
+                _copy_tile(
+                    tl.load(tiles + 2 * at),
+                    tl.load(tiles + 2 * at + 1).to(tl.int64),
+                    row.to(tl.int64),
+                    from_column.to(tl.int64),
+                    to_column.to(tl.int64),
+                    drafts.to(tl.int64),
+                    table_ptrs,
+                    table_row_stride,
+                    state_base_addrs,
+                    state_block_strides,
+                    state_elem_sizes,
+                    state_inner_sizes,
+                    state_conv_widths,
+                    state_group_indices,
+                    state_dim_row_count,
+                    state_dim_row_stride,
+                    CHANNELS_FIRST,
+                    COPY_BLOCK,
+                    WIDTH_BLOCK,
+                    ROW_BLOCK,
+                )
+            tile += (num_tiles - tile + programs - 1) // programs * programs
+        tile -= num_tiles
+    return tile
 
 
 @device_function
-def _num_tiles(width, row_bytes, COPY_BLOCK: tl.constexpr, WIDTH_BLOCK: tl.constexpr):
-    """Tiles of a state. A tile of a window is as many bytes of each of its rows as fit `WIDTH_BLOCK` times."""
-    tile_bytes = tl.where(width == 0, COPY_BLOCK * 8, COPY_BLOCK * 8 // WIDTH_BLOCK)
-    return (row_bytes + tile_bytes - 1) // tile_bytes
-
-
-@device_function
-def _copy_state(
+def _copy_tile(
     state,
+    tile,
     table_row,
     source,
     target,
     bias,
-    first,
-    last,
     table_ptrs,
     table_row_stride,
     state_base_addrs,
@@ -133,8 +133,9 @@ def _copy_state(
     CHANNELS_FIRST: tl.constexpr,
     COPY_BLOCK: tl.constexpr,
     WIDTH_BLOCK: tl.constexpr,
+    ROW_BLOCK: tl.constexpr,
 ):
-    """Tiles `first` to `last` of one state of one row, or to its end; returns how many tiles that was."""
+    """One tile of one state of one row."""
     base = tl.load(state_base_addrs + state)
     stride = tl.load(state_block_strides + state)
     elem = tl.load(state_elem_sizes + state).to(tl.int64)
@@ -150,7 +151,6 @@ def _copy_state(
     src = base + src_block * stride
     dst = base + dst_block * stride
     row_bytes = tl.maximum(inner, channels) * elem
-    last = tl.minimum(last, _num_tiles(width, row_bytes, COPY_BLOCK, WIDTH_BLOCK))
 
     in_place = src_block == dst_block
     straight = (width == 0) | (bias == 0)
@@ -161,28 +161,28 @@ def _copy_state(
         kept = tl.maximum(tl.where(width == 0, 1, width - bias), 0)
         skipped = tl.where(width == 0, 0, bias)
         size = tl.where(in_place, 0, kept * row_bytes)
-        _copy_bytes(src + skipped * row_bytes, dst, size, first, last, COPY_BLOCK)
+        _copy_bytes(src + skipped * row_bytes, dst, size, tile, COPY_BLOCK)
     else:
         token_stride = row_bytes
-        channel_stride = row_bytes * 0
+        channel_stride = elem
         if CHANNELS_FIRST:
             token_stride = elem
             channel_stride = tl.load(state_dim_row_stride + state)
         row_tile = COPY_BLOCK * 8 // WIDTH_BLOCK
+        begin = tile * row_tile
         _copy_window(
             src + bias * token_stride,
             dst,
             width - bias,
-            first * row_tile,
-            tl.minimum(last * row_tile, row_bytes),
+            begin,
+            tl.minimum(begin + row_tile, row_bytes),
             elem,
             token_stride,
             channel_stride,
             CHANNELS_FIRST,
-            COPY_BLOCK // WIDTH_BLOCK,
+            ROW_BLOCK,
             WIDTH_BLOCK,
         )
-    return last - first
 
 
 @device_function
@@ -201,31 +201,33 @@ def _copy_window(
 ):
     """`dst[token, j] = src[token, j]` for all tokens of a window and the bytes `begin <= j < end` of each.
 
-    In units of 8 bytes where tokens are rows, of 2 where channels are, if everything is aligned to them; else
-    byte by byte. `UNITS` units of every token go at once.
+    Byte `j` of a token is at `j`, or with `CHANNELS_FIRST` at `j // elem * channel_stride + j % elem`. In units of
+    8 bytes where tokens are rows, of 2 where channels are, if everything is aligned to them; else byte by byte.
+    `UNITS` units of every token go at once.
     """
+    # A window is far smaller than 2 GiB, and 32-bit offsets are quicker to divide and take half the registers.
+    begin = begin.to(tl.int32)
+    end = end.to(tl.int32)
+    unit = tl.arange(0, UNITS)
     if CHANNELS_FIRST:
+        elem = elem.to(tl.int32)
+        gap = channel_stride.to(tl.int32) - elem
         if ((src | dst | token_stride | channel_stride) & 1) == 0:
             for at in range(begin, end, UNITS * 2):
-                j = at + tl.arange(0, UNITS).to(tl.int64) * 2
-                # 32-bit division: a token's bytes fit, and 64-bit division is slow.
-                channel = j.to(tl.int32) // elem.to(tl.int32)
-                offset = channel.to(tl.int64) * (channel_stride - elem) + j
-                _move(src, dst, offset, j < end, num_tokens, token_stride, tl.uint16, True, WIDTH_BLOCK)
+                j = at + unit * 2
+                _move(src, dst, j // elem * gap + j, j < end, num_tokens, token_stride, tl.uint16, True, WIDTH_BLOCK)
         else:
             for at in range(begin, end, UNITS):
-                j = at + tl.arange(0, UNITS).to(tl.int64)
-                channel = j.to(tl.int32) // elem.to(tl.int32)
-                offset = channel.to(tl.int64) * (channel_stride - elem) + j
-                _move(src, dst, offset, j < end, num_tokens, token_stride, tl.uint8, True, WIDTH_BLOCK)
+                j = at + unit
+                _move(src, dst, j // elem * gap + j, j < end, num_tokens, token_stride, tl.uint8, True, WIDTH_BLOCK)
     else:
         if ((src | dst | token_stride) & 7) == 0:
             for at in range(begin, end, UNITS * 8):
-                j = at + tl.arange(0, UNITS).to(tl.int64) * 8
+                j = at + unit * 8
                 _move(src, dst, j, j < end, num_tokens, token_stride, tl.uint64, False, WIDTH_BLOCK)
         else:
             for at in range(begin, end, UNITS):
-                j = at + tl.arange(0, UNITS).to(tl.int64)
+                j = at + unit
                 _move(src, dst, j, j < end, num_tokens, token_stride, tl.uint8, False, WIDTH_BLOCK)
 
 
@@ -246,7 +248,8 @@ def _move(
     Source and destination may be the same window, shifted: all units are loaded before the barrier and stored
     after it, and chunks share no bytes, so the copy is memmove-safe in whatever order the lanes run.
     """
-    token = tl.arange(0, WIDTH_BLOCK).to(tl.int64)
+    token = tl.arange(0, WIDTH_BLOCK)
+    token_stride = token_stride.to(tl.int32)
     if TOKENS_LAST:
         lanes = offset[:, None] + (token * token_stride)[None, :]
         mask = inside[:, None] & (token < num_tokens)[None, :]
@@ -259,34 +262,34 @@ def _move(
 
 
 @device_function
-def _copy_bytes(src, dst, size, first, last, COPY_BLOCK: tl.constexpr):
-    """Tiles `first` to `last` of `dst[:size] = src[:size]`; the ranges are disjoint.
+def _copy_bytes(src, dst, size, tile, COPY_BLOCK: tl.constexpr):
+    """One tile of `dst[:size] = src[:size]`; the ranges are disjoint.
 
     As wide as the addresses allow: a misaligned access is an error on some GPUs.
     """
     apart = src ^ dst
     if (apart & 15) == 0:
-        _copy_words(src, dst, size, first, last, 16, COPY_BLOCK)
+        _copy_words(src, dst, size, tile, 16, COPY_BLOCK)
     else:
         if (apart & 7) == 0:
-            _copy_words(src, dst, size, first, last, 8, COPY_BLOCK)
+            _copy_words(src, dst, size, tile, 8, COPY_BLOCK)
         else:
-            end = tl.minimum(last * (COPY_BLOCK * 8), size)
-            for at in range(first * (COPY_BLOCK * 8), end, COPY_BLOCK):
+            begin = tile * (COPY_BLOCK * 8)
+            for at in range(begin, tl.minimum(begin + COPY_BLOCK * 8, size), COPY_BLOCK):
                 i = at + tl.arange(0, COPY_BLOCK).to(tl.int64)
-                data = tl.load((src + i).to(tl.pointer_type(tl.uint8)), mask=i < end)
-                tl.store((dst + i).to(tl.pointer_type(tl.uint8)), data, mask=i < end)
+                data = tl.load((src + i).to(tl.pointer_type(tl.uint8)), mask=i < size)
+                tl.store((dst + i).to(tl.pointer_type(tl.uint8)), data, mask=i < size)
 
 
 @device_function
-def _copy_words(src, dst, size, first, last, ALIGN: tl.constexpr, COPY_BLOCK: tl.constexpr):
+def _copy_words(src, dst, size, tile, ALIGN: tl.constexpr, COPY_BLOCK: tl.constexpr):
     """The same where both addresses have one remainder modulo `ALIGN`, 8 or 16: 64 or 128 bits a lane.
 
     Words start at the first multiple of `ALIGN`; tile 0 adds the bytes at either end.
     """
     head = tl.minimum((-dst) & (ALIGN - 1), size)
     words = (size - head) // ALIGN * (ALIGN // 8)
-    if (first == 0) & (words * 8 != size):
+    if (tile == 0) & (words * 8 != size):
         edge = tl.arange(0, 2 * ALIGN).to(tl.int64)
         offset = tl.where(edge < ALIGN, edge, head + words * 8 + edge - ALIGN)
         mask = tl.where(edge < ALIGN, edge < head, offset < size)
@@ -294,7 +297,5 @@ def _copy_words(src, dst, size, first, last, ALIGN: tl.constexpr, COPY_BLOCK: tl
         tl.store((dst + offset).to(tl.pointer_type(tl.uint8)), data, mask=mask)
     src_words = tl.multiple_of((src + head).to(tl.pointer_type(tl.uint64)), ALIGN)
     dst_words = tl.multiple_of((dst + head).to(tl.pointer_type(tl.uint64)), ALIGN)
-    lane = tl.arange(0, COPY_BLOCK).to(tl.int64)
-    for tile in range(first, last):
-        i = tile * COPY_BLOCK + lane
-        tl.store(dst_words + i, tl.load(src_words + i, mask=i < words), mask=i < words)
+    i = tile * COPY_BLOCK + tl.arange(0, COPY_BLOCK).to(tl.int64)
+    tl.store(dst_words + i, tl.load(src_words + i, mask=i < words), mask=i < words)

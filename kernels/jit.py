@@ -39,29 +39,18 @@ def cumulative_sum(x):
 
 
 @triton.jit
-def _add_two(a, b, x, y):
-    return a + x, b + y
-
-
-@triton.jit
 def _add_four(a, b, c, d, w, x, y, z):
     return a + w, b + x, c + y, d + z
 
 
-def _one_by_one(*values: Any) -> tuple[Any, ...]:
-    return tuple(sum_along(x, 0) for x in values)
-
-
 @triton.jit
-def _sum_two(a, b):
-    return tl.reduce((a, b), 0, _add_two)
-
-
-@triton.jit
-def _sum_four(a, b, c, d):
+def _sums(a, b, c, d):
     return tl.reduce((a, b, c, d), 0, _add_four)
 
 
-# Compiled, several sums in one reduction share its barriers; the interpreter adds up a lone sum alone quickly.
-sum_two = _one_by_one if triton.knobs.runtime.interpret else _sum_two
-sum_four = _one_by_one if triton.knobs.runtime.interpret else _sum_four
+def _sums_one_by_one(*values: Any) -> tuple[Any, ...]:
+    return tuple(sum_along(x, 0) for x in values)
+
+
+# Compiled, sums made in one reduction share its barriers; the interpreter is quick only with one at a time.
+sum_four = _sums_one_by_one if triton.knobs.runtime.interpret else _sums

@@ -8,7 +8,7 @@ import triton.language as tl
 from stalerow.kernels.copy_triton import copy_moves
 
 
-@triton.jit(do_not_specialize=["num_rows", "num_states"])
+@triton.jit(do_not_specialize=["num_rows", "num_tiles"])
 def postprocess_kernel(
     idx_mapping,
     num_accepted_snapshot,
@@ -19,6 +19,8 @@ def postprocess_kernel(
     counts_computed,
     counts_drafts,
     num_rows,
+    tiles,
+    num_tiles: tl.int64,
     table_ptrs,
     table_row_stride: tl.int64,
     state_base_addrs,
@@ -29,16 +31,15 @@ def postprocess_kernel(
     state_group_indices,
     state_dim_row_count,
     state_dim_row_stride,
-    num_states: tl.int64,
     BLOCK_SIZE: tl.constexpr,
     HAS_IDX_MAPPING: tl.constexpr,
     HAS_COUNTS: tl.constexpr,
     ROW_IS_SLOT: tl.constexpr,
     CHANNELS_FIRST: tl.constexpr,
     ROWS: tl.constexpr,
-    STATES: tl.constexpr,
     COPY_BLOCK: tl.constexpr,
     WIDTH_BLOCK: tl.constexpr,
+    ROW_BLOCK: tl.constexpr,
 ):
     """Save the state after `aligned = total // BLOCK_SIZE * BLOCK_SIZE` tokens if this step's tokens reached it.
 
@@ -46,6 +47,7 @@ def postprocess_kernel(
     `first = total - num_accepted + 1`, `ROWS` rows at once. Every program reads the snapshot; program 0 alone
     writes `num_accepted = 1` where the column is the running one, so no program can see another's write.
     """
+    tile = tl.program_id(0).to(tl.int64)
     for first_row in range(0, num_rows, ROWS):
         row = first_row + tl.arange(0, ROWS).to(tl.int64)
         present = row < num_rows
@@ -71,12 +73,15 @@ def postprocess_kernel(
         table_row = row
         if ROW_IS_SLOT:
             table_row = slot
-        copy_moves(
+        tile = copy_moves(
             reached & ((running != target) | (aligned != first)),
             table_row,
             running,
             target,
             aligned - first,
+            tile,
+            tiles,
+            num_tiles,
             table_ptrs,
             table_row_stride,
             state_base_addrs,
@@ -87,9 +92,8 @@ def postprocess_kernel(
             state_group_indices,
             state_dim_row_count,
             state_dim_row_stride,
-            num_states,
             CHANNELS_FIRST,
-            STATES,
             COPY_BLOCK,
             WIDTH_BLOCK,
+            ROW_BLOCK,
         )

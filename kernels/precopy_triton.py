@@ -8,13 +8,15 @@ import triton.language as tl
 from stalerow.kernels.copy_triton import copy_moves
 
 
-@triton.jit(do_not_specialize=["num_rows", "num_states"])
+@triton.jit(do_not_specialize=["num_rows", "num_tiles"])
 def precopy_kernel(
     idx_mapping,
     src_col,
     src_off,
     state_idx,
     num_rows,
+    tiles,
+    num_tiles: tl.int64,
     table_ptrs,
     table_row_stride: tl.int64,
     state_base_addrs,
@@ -25,20 +27,20 @@ def precopy_kernel(
     state_group_indices,
     state_dim_row_count,
     state_dim_row_stride,
-    num_states: tl.int64,
     HAS_IDX_MAPPING: tl.constexpr,
     ROW_IS_SLOT: tl.constexpr,
     CHANNELS_FIRST: tl.constexpr,
     ROWS: tl.constexpr,
-    STATES: tl.constexpr,
     COPY_BLOCK: tl.constexpr,
     WIDTH_BLOCK: tl.constexpr,
+    ROW_BLOCK: tl.constexpr,
 ):
     """`copy_moves` from column `src_col[slot]` to `state_idx[slot]` with bias `src_off[slot]`, `ROWS` rows at once.
 
     Nothing for a slot of -1, a fresh request (`src_col < 0`) or a column that did not move. The table row is
     the slot if `ROW_IS_SLOT`, else the batch row: the whole difference between vLLM 0.32 and 0.30.
     """
+    tile = tl.program_id(0).to(tl.int64)
     for first_row in range(0, num_rows, ROWS):
         row = first_row + tl.arange(0, ROWS).to(tl.int64)
         present = row < num_rows
@@ -52,12 +54,15 @@ def precopy_kernel(
         table_row = row
         if ROW_IS_SLOT:
             table_row = slot
-        copy_moves(
+        tile = copy_moves(
             (source >= 0) & (source != target),
             table_row,
             source,
             target,
             bias,
+            tile,
+            tiles,
+            num_tiles,
             table_ptrs,
             table_row_stride,
             state_base_addrs,
@@ -68,9 +73,8 @@ def precopy_kernel(
             state_group_indices,
             state_dim_row_count,
             state_dim_row_stride,
-            num_states,
             CHANNELS_FIRST,
-            STATES,
             COPY_BLOCK,
             WIDTH_BLOCK,
+            ROW_BLOCK,
         )

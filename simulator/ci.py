@@ -51,9 +51,7 @@ class Annotations:
         head = f"stalerow fuzz, {options.subject}, shard {i}/{n}: {tally.schedules} schedules"
         self.report(head, entries, tally.marks, tally.missed)
 
-    def report(
-        self, head: str, entries: Sequence[Entry], marks: Mapping[str, int], missed: Sequence[str] = ()
-    ) -> None:
+    def report(self, head: str, entries: Sequence[Entry], marks: Mapping[str, int], missed: Sequence[str] = ()) -> None:
         if self.active:
             for entry in entries:
                 print(f"::error title={_property(entry.title)}::{_data(f'{entry.text} | {entry.command}')}")

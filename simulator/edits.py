@@ -85,11 +85,15 @@ def _smaller_pipeline(schedule: Schedule) -> Iterator[dict[str, Any]]:
     for pp in range(2, pipeline.pp):
         names = actors(pp)
         holds = tuple(h for h in schedule.order.holds if h.actor in names)
-        yield {"pipeline": replace(pipeline, pp=pp), "order": replace(schedule.order, holds=holds)}
+        fewer = {"pipeline": replace(pipeline, pp=pp), "order": replace(schedule.order, holds=holds)}
+        yield fewer
+        # Fewer ranks shift who meets whom: let one request begin or end a little later with it.
+        for i, request in enumerate(schedule.requests):
+            for name, more in (("arrival", 1), ("arrival", 2), ("max_tokens", 1), ("max_tokens", 3)):
+                later = replace(request, **{name: getattr(request, name) + more})
+                yield fewer | {"requests": schedule.requests[:i] + (later,) + schedule.requests[i + 1 :]}
     for drafts in range(1, pipeline.drafts):
-        requests = tuple(
-            replace(r, accepted=tuple(min(a, drafts) for a in r.accepted)) for r in schedule.requests
-        )
+        requests = tuple(replace(r, accepted=tuple(min(a, drafts) for a in r.accepted)) for r in schedule.requests)
         layout = replace(schedule.layout, num_drafts=drafts)
         yield {"pipeline": replace(pipeline, drafts=drafts), "layout": layout, "requests": requests}
 

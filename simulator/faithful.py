@@ -47,7 +47,7 @@ def _limits(schedule: Schedule) -> list[str]:
     if not limits.prefix_caching:
         reasons.append("prefix_caching false: states are aligned to blocks for the prefix cache only")
     if size > budget:
-        reasons.append(f"recurrent blocks of {size} tokens over a budget of {budget}: the engine refuses to start")
+        reasons.append(f"recurrent blocks of {size} tokens over a budget of {budget}: no step could fill one")
     if limits.max_num_seqs > budget:
         reasons.append(f"max_num_seqs {limits.max_num_seqs} over a budget of {budget} tokens: the engine refuses it")
     if limits.staging_depth is not None and limits.staging_depth < in_flight:
@@ -73,11 +73,11 @@ def _layout(layout: Layout) -> list[str]:
     size = layout.recurrent_block_size
     others = sorted({g.block_size for g in layout.groups if g.kind == "attention"} - {size})
     if others:
-        reasons.append(f"attention blocks of {others} tokens beside recurrent ones of {size}: the engine makes them equal")
+        reasons.append(f"attention blocks of {others} tokens beside recurrent {size}: the engine makes them equal")
     if any(_conv_last(g.states) for g in layout.groups):
         reasons.append("a temporal state packed before a conv one: the engine puts conv first")
     if any(g.kind == "attention" and g.kv_bytes % 2 for g in layout.groups):
-        reasons.append("an odd number of KV bytes a token: elements have at least two bytes for keys and values together")
+        reasons.append("an odd number of KV bytes a token: keys and values have the same size")
     if layout.base_offset % ADDRESS_UNIT or layout.page_bytes % ADDRESS_UNIT:
         reasons.append(
             f"pages of {layout.page_bytes} bytes from offset {layout.base_offset}: the engine's are multiples of "

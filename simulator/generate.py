@@ -33,6 +33,7 @@ Runner = Literal["v1", "v2"]
 
 PP_SIZES = (2, 4, 2, 3, 1)
 MAX_REQUESTS = 7
+PHASES: tuple[Literal["pre_schedule", "pre_update"], ...] = ("pre_schedule", "pre_update")
 HOLDS = (0, 0, 0, 0, 0, 1, 1, 2, 2, 3, 4, 5, 6, 7, 8)
 
 
@@ -138,7 +139,7 @@ def _request(
     aborts = []
     if draw.chance(6, "abort"):
         step = arrival + draw.between(1, 16, "abort step")
-        phase = draw.of(("pre_schedule", "pre_update"), "phase")
+        phase = draw.of(PHASES, "phase")
         aborts.append(Abort(request=request.id, step=step, phase=phase))
     return request, aborts
 
@@ -156,9 +157,7 @@ def _limits(draw: _Draw, drafts: int, block_size: int, requests: Sequence[Reques
 
 def _layout(draw: _Draw, drafts: int, block_size: int, limits: Limits, requests: Sequence[Request]) -> Layout:
     conv = StateSpec("conv", draw.of((4, 5, 9), "conv dim"), draw.of((2, 4), "conv element"))
-    temporal = StateSpec(
-        "temporal", draw.of((8, 13, 11), "temporal dim"), draw.of((2, 1, 4), "temporal element")
-    )
+    temporal = StateSpec("temporal", draw.of((8, 13, 11), "temporal dim"), draw.of((2, 1, 4), "temporal element"))
     shapes = ((conv, temporal), (temporal,), (conv,), (conv, temporal, temporal))
     recurrent = [
         GroupSpec("recurrent", block_size, states=draw.of(shapes, "states"))

@@ -32,7 +32,7 @@ class State:
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("stalerow", "schedule simulation of LLM serving kernels")
-    group.addoption("--stalerow-kernels", default="req-idx", metavar="SET", help="kernel set of stalerow_kernels")
+    group.addoption("--stalerow-kernels", default=None, metavar="SET", help="kernel set (default: req-idx)")
     group.addoption("--stalerow-device", default="auto", choices=("auto", "cpu", "cuda"), help="where kernels run")
     group.addoption("--stalerow-seeds", default="0:50", metavar="A:B", help="seeds A to B-1 for stalerow_schedule")
     group.addoption("--stalerow-fault", action="append", default=[], metavar="NAME", help="put a fault in (repeatable)")
@@ -69,7 +69,8 @@ def stalerow_kernels(pytestconfig: pytest.Config, stalerow_device: str) -> Subje
     from stalerow.simulator.subject import Subject
 
     faults = tuple(pytestconfig.getoption("--stalerow-fault"))
-    return Subject(kernels=pytestconfig.getoption("--stalerow-kernels"), device=stalerow_device, faults=faults)
+    kernels = pytestconfig.getoption("--stalerow-kernels") or "req-idx"
+    return Subject(kernels=kernels, device=stalerow_device, faults=faults)
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
@@ -163,7 +164,7 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
 def _annotate(total: Any, failures: Sequence[dict[str, str]]) -> None:
     from stalerow.simulator.ci import Annotations, Entry
 
-    entries = {}
+    entries: dict[tuple[str, str], Entry] = {}
     for failure in failures:
         kind, text = failure["stalerow.kind"], failure["stalerow.explanation"]
         entry = Entry(kind, text, failure["stalerow.command"], failure["stalerow.file"])

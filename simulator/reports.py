@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from stalerow.simulator import failures, findings
 from stalerow.simulator.failures import Failure
+from stalerow.simulator.generate import Runner
 from stalerow.simulator.isolation import IsolationError
 from stalerow.simulator.trials import Reduction, Seed, Seen
 
@@ -39,7 +40,7 @@ def failure_of(error: IsolationError, shrink: bool = True) -> tuple[Failure, str
     return findings.unshrunk(seen, subject, ""), ""
 
 
-def _overrides(error: IsolationError) -> tuple[int | None, str | None]:
+def _overrides(error: IsolationError) -> tuple[int | None, Runner | None]:
     """The pipeline size and runner that were forced on the seed, if they were."""
     pipeline = error.schedule.pipeline
     assert error.schedule.seed is not None

@@ -1,7 +1,7 @@
 """Reads a struct from data that may not fit it any more: uses what fits, and says exactly what does not.
 
-In: parsed JSON and a msgspec struct type. Out: the struct, with one sentence appended to `problems` for every field that
-is unknown, missing or invalid and had to be left out or replaced by its default.
+In: parsed JSON and a msgspec struct type. Out: the struct, with one sentence appended to `problems` for every field
+that is unknown, missing or invalid and had to be left out or replaced by its default.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import msgspec
 
 from stalerow.simulator.errors import UsageError
 
-T = TypeVar("T")
+T = TypeVar("T", bound=msgspec.Struct)
 
 
 def salvage(data: Any, wanted: type[T], where: str, problems: list[str], source: str) -> T:

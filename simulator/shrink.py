@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from random import Random
 from typing import Any
 
 from stalerow.simulator.choosers.recorded import RecordedChooser
@@ -17,14 +16,14 @@ from stalerow.simulator.choosers.recording import RecordingChooser
 from stalerow.simulator.choosers.seeded import SeededChooser
 from stalerow.simulator.edits import edits
 from stalerow.simulator.errors import InternalError, UsageError
-from stalerow.simulator.generate import PP_SIZES, Runner, generate
+from stalerow.simulator.generate import HOLDS, PP_SIZES, Runner, generate
 from stalerow.simulator.oracle.violations import Violation
 from stalerow.simulator.schedule import Schedule, to_json
 from stalerow.simulator.subject import Subject
 
 BUDGET = 400
-"""Candidate runs of Hypothesis in one shrinking; the edits after it have half as many of their own. Bounded by count and
-not by time, so that a result is the same on any machine."""
+"""Candidate runs of Hypothesis in one shrinking; the edits after it have half as many of their own. Bounded by count
+and not by time, so that a result is the same on any machine."""
 
 Signature = tuple[str, str, bool]
 
@@ -124,47 +123,84 @@ def shrink(
 def _by_hypothesis(
     candidates: Candidates, schedule: Schedule, pp: int | None, runner: Runner | None
 ) -> Schedule | None:
-    from hypothesis import Phase, Verbosity, find, settings
-    from hypothesis.database import InMemoryExampleDatabase, choices_to_bytes
-    from hypothesis.errors import NoSuchExample
+    """The smallest failing schedule that Hypothesis comes to from the seed's own; None if it cannot start from that."""
+    from hypothesis import HealthCheck, Phase, given, seed, settings
 
+    from stalerow.simulator.choosers.known import KnownFailure
     from stalerow.simulator.strategies import schedules
 
     assert schedule.seed is not None
-    picks, pp = _picks(schedule.seed, pp, runner)
-    key = b"stalerow"
-    database = InMemoryExampleDatabase()
-    # Hypothesis starts from the failures in its database: that is the public way to hand it one of ours.
-    database.save(key, choices_to_bytes(picks))
+    start, pp = _recorded(schedule.seed, pp, runner)
+    start = _without_parts(candidates, start, pp, runner)
+    best: Schedule | None = None
+
+    @settings(
+        # Hypothesis starts from the failures in its database: that is how one of ours is handed to it.
+        database=KnownFailure([pick.choice for pick in start.picks]),
+        phases=(Phase.reuse, Phase.generate, Phase.shrink),
+        max_examples=1,
+        deadline=None,
+        report_multiple_bugs=False,
+        print_blob=False,
+        suppress_health_check=list(HealthCheck),
+    )
+    @seed(0)
+    @given(schedules(pp=pp, runner=runner))
+    def search(candidate: Schedule) -> None:
+        nonlocal best
+        if candidates.fails(candidate):
+            best = candidate
+            raise _Found
+
     try:
-        return find(
-            schedules(pp=pp, runner=runner),
-            candidates.fails,
-            settings=settings(
-                database=database,
-                phases=(Phase.reuse, Phase.generate, Phase.shrink),
-                deadline=None,
-                verbosity=Verbosity.quiet,
-                max_examples=1,
-            ),
-            random=Random(0),
-            database_key=key,
-        )
-    except NoSuchExample:
-        return None
+        search()
+    except _Found:
+        return best
+    return None
 
 
-def _picks(seed: int, pp: int | None, runner: Runner | None) -> tuple[list[int], int | None]:
-    """The picks that make the seed's schedule, and what is left of `pp`: a size on offer becomes a pick, to be shrunk."""
+class _Found(Exception):
+    """Tells Hypothesis that a candidate fails."""
+
+
+def _recorded(seed: int, pp: int | None, runner: Runner | None) -> tuple[RecordingChooser, int | None]:
+    """The picks that make the seed's schedule, and what is left of `pp`: a size on offer becomes a pick."""
     recording = RecordingChooser(SeededChooser(seed))
-    generate(recording, pp, runner)
-    picks = recording.picks
+    made = generate(recording, pp, runner)
     if pp in PP_SIZES:
-        picks = [p._replace(choice=PP_SIZES.index(pp)) if p.label == "pp" else p for p in picks]
-        replayed = generate(RecordedChooser([p.choice for p in picks]), None, runner)
-        if replayed == generate(SeededChooser(seed), pp, runner):
-            pp = None
-    return [p.choice for p in picks], pp
+        size = PP_SIZES.index(pp)
+        choices = [size if p.label == "pp" else p.choice for p in recording.picks]
+        as_pick = RecordingChooser(RecordedChooser(choices))
+        if generate(as_pick, None, runner) == made:
+            return as_pick, None
+    return recording, pp
+
+
+def _without_parts(
+    candidates: Candidates, start: RecordingChooser, pp: int | None, runner: Runner | None
+) -> RecordingChooser:
+    """Leave out requests and holds first: Hypothesis would rather keep many small ones than few."""
+    position = len(start.parts)
+    while position:
+        position -= 1
+        less = RecordingChooser(RecordedChooser(_leaving_out(start, position)))
+        if candidates.fails(generate(less, pp, runner)):
+            start, position = less, len(less.parts)
+    return start
+
+
+def _leaving_out(recording: RecordingChooser, part: int) -> list[int]:
+    """The choices without one part, and the count that governs it lowered by one."""
+    begin, end = recording.parts[part]
+    labels = [p.label for p in recording.picks]
+    choices = [p.choice for p in recording.picks]
+    if labels[begin].startswith("hold"):
+        at = labels.index("holds")
+        choices[at] = HOLDS.index(max(HOLDS[choices[at]] - 1, 0))
+    else:
+        at = labels.index("requests")
+        choices[at] -= 1
+    return choices[:begin] + choices[end:]
 
 
 def _without_seed(schedule: Schedule) -> Schedule:

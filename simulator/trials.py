@@ -1,7 +1,7 @@
 """What a fuzzing worker does: try a seed, or reduce a failing one. Tasks go in, small picklable results come out.
 
-`Trial` runs one seed's schedule. `Reduction` shrinks a failure, confirms the result with the kernels in question, checks
-that two runs agree byte for byte, and draws it.
+`Trial` runs one seed's schedule. `Reduction` shrinks a failure, confirms the result with the kernels in question,
+checks that two runs agree byte for byte, and draws it.
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ class Reduced:
 
 @dataclass(frozen=True, slots=True)
 class Reduction:
-    """Shrink what `seen` found with `finder`, then confirm it with `subject`; they differ where `finder` is its twin."""
+    """Shrink what `finder` showed in `seen`, then confirm it with `subject`, whose twin `finder` may be."""
 
     seen: Seen
     subject: Subject

@@ -1,7 +1,7 @@
 """The Hypothesis chooser: every pick is an integer that Hypothesis draws, so that Hypothesis can shrink it.
 
-Built by `stalerow.simulator.strategies` and `shrink` inside a test case; parts become Hypothesis' spans, which it leaves
-out whole.
+Built by `stalerow.simulator.strategies` and `shrink` inside a test case; parts become Hypothesis' spans, which it
+leaves out whole.
 """
 
 from __future__ import annotations

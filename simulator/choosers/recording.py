@@ -5,11 +5,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Sequence
+from typing import NamedTuple, TypeVar
 
 from stalerow.simulator.choosers import Chooser
 from stalerow.simulator.schedule import Order
+
+T = TypeVar("T")
 
 
 class Pick(NamedTuple):
@@ -21,16 +23,23 @@ class Pick(NamedTuple):
 
 
 class RecordingChooser:
-    """Passes every question on to `chooser` and keeps the answers in `picks`."""
+    """Passes every question on to `chooser` and keeps the answers in `picks`; `parts` are (start, stop) in them."""
 
     def __init__(self, chooser: Chooser) -> None:
         self._chooser = chooser
         self.picks: list[Pick] = []
+        self.parts: list[tuple[int, int]] = []
 
     def pick(self, n: int, label: str = "") -> int:
         choice = self._chooser.pick(n, label)
         self.picks.append(Pick(label, n, choice))
         return choice
+
+    def part(self, make: Callable[[RecordingChooser], T]) -> T:
+        start = len(self.picks)
+        made = make(self)
+        self.parts.append((start, len(self.picks)))
+        return made
 
 
 class RecordingOrder:

@@ -73,7 +73,7 @@ def _engines(names: list[str], python: str | None) -> list[tuple[str, str]]:
     if "vllm" not in names:
         return [("", "")]
     with released_engines(python) as released:
-        return [(released.profile, python if name == "vllm" else "") for name in names]
+        return [(released.profile, str(python) if name == "vllm" else "") for name in names]
 
 
 def _write(path: str, table: list, seeds: range) -> None:  # type: ignore[type-arg]

@@ -98,8 +98,9 @@ def _total(out: Console, results: Sequence[Conformance]) -> int:
     counts = (sum(getattr(r, name) for r in results) for name in ("steps", "records", "values"))
     steps, records, values = (f"{count:,}" for count in counts)
     verdict = f"{differing} differ" if differing else "no difference in any field"
-    of = f"{len(results)} run{'s' if len(results) > 1 else ''} of {' and '.join(versions)}"
-    out.print(f"{of}: {steps} steps, {records} records, {values} values compared; {verdict}", markup=False, soft_wrap=True)
+    runs = f"{len(results)} run{'s' if len(results) > 1 else ''} of {' and '.join(versions)}"
+    compared = f"{steps} steps, {records} records, {values} values compared"
+    out.print(f"{runs}: {compared}; {verdict}", markup=False, soft_wrap=True)
     return 1 if differing else 0
 
 
@@ -144,7 +145,11 @@ def _saved(path: Path) -> Task:
 
 
 def _compare(
-    args: argparse.Namespace, out: Console, scheduler: LiveScheduler, tasks: Sequence[tuple[str, Task | int]], rules: str
+    args: argparse.Namespace,
+    out: Console,
+    scheduler: LiveScheduler,
+    tasks: Sequence[tuple[str, Task | int]],
+    rules: str,
 ) -> int:
     from stalerow.simulator.conform.live import compare_live
     from stalerow.simulator.conform.workloads import random_task
@@ -152,7 +157,7 @@ def _compare(
 
     results: list[Conformance] = []
     begun = time.monotonic()
-    title = f"{len(tasks)} workloads against vLLM {scheduler.version}, rules of {rules}"
+    title = f"{len(tasks)} workload{'s' if len(tasks) > 1 else ''} against vLLM {scheduler.version}, rules of {rules}"
     with progress(title, len(tasks)) as advance:
         for name, item in tasks:
             task = random_task(item) if isinstance(item, int) else item
@@ -163,7 +168,8 @@ def _compare(
     seconds = max(time.monotonic() - begun, 1e-9)
     if not results[-1].agrees:
         _print(out, results[-1], len(results[-1].name))
-        _small(args, out, scheduler, results[-1], task, rules)
+        if isinstance(item, int) or args.save:
+            _small(args, out, scheduler, results[-1], task, rules)
     code = _total(out, results)
     out.print(f"{seconds:.0f} s, {len(results) / seconds:.1f} workloads a second", markup=False)
     return code

@@ -4,9 +4,14 @@ from __future__ import annotations
 
 import argparse
 import re
+from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
 from stalerow.simulator.errors import UsageError
+
+if TYPE_CHECKING:
+    from stalerow.simulator.conform.engine import ReleasedEngines
 
 
 def add_device(parser: argparse.ArgumentParser) -> None:
@@ -72,7 +77,7 @@ def add_engine(parser: argparse.ArgumentParser, several: bool = False) -> None:
 
 
 @contextmanager
-def released_engines(python: str | None):  # type: ignore[no-untyped-def]
+def released_engines(python: str | None) -> Iterator[ReleasedEngines]:
     """The scheduler of an installed vLLM as an engine factory; whatever vLLM says is one line."""
     from stalerow.simulator.conform.child import LiveError, last_words
     from stalerow.simulator.conform.engine import ReleasedEngines

@@ -30,7 +30,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--until", type=positive, default=None, metavar="STEP", help="stop once every rank has run STEP; show the state"
     )
     parser.add_argument(
-        "--step", action="store_true", help="event by event: Enter goes on, s shows the state, q ends (plain: print all)"
+        "--step",
+        action="store_true",
+        help="event by event: Enter goes on, s shows the state, q ends (plain: print all)",
     )
     add_device(parser)
 

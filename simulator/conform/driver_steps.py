@@ -5,7 +5,7 @@ project. Messages name one call: "open" (options), "add", "abort", "schedule", "
 whether the scheduler has something left to do.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import driver  # type: ignore[import-not-found]
@@ -89,23 +89,23 @@ class Session(driver.Run):  # type: ignore[misc]
                 yield from (key for key, groups in found.items() if name in groups[group])
 
 
-session: Session | None = None
-CALLS = {
-    "add": Session.add_request,
-    "abort": Session.abort_requests,
-    "schedule": Session.schedule_step,
-    "process": Session.process_step,
-}
+open_sessions: list[Session] = []
 
 
 def answer(api: Any, model_dir: str, message: dict[str, Any]) -> dict[str, Any]:
     """The reply to one call."""
-    global session
     ((name, argument),) = message.items()
     if name == "open":
-        session = Session(Released(api, model_dir, {**DEFAULTS, **argument}))
-        return {"meta": session.released.meta()}
-    return {**CALLS[name](session, argument), "has_requests": session.scheduler.has_requests()}
+        open_sessions[:] = [Session(Released(api, model_dir, {**DEFAULTS, **argument}))]
+        return {"meta": open_sessions[0].released.meta()}
+    session = open_sessions[0]
+    calls: dict[str, Callable[[Any], dict[str, Any]]] = {
+        "add": session.add_request,
+        "abort": session.abort_requests,
+        "schedule": session.schedule_step,
+        "process": session.process_step,
+    }
+    return {**calls[name](argument), "has_requests": session.scheduler.has_requests()}
 
 
 if __name__ == "__main__":

@@ -45,10 +45,11 @@ class ReleasedEngines(Child):
 def released_options(config: EngineConfig) -> dict[str, Any]:
     """Our options in the driver's names. Raises `UsageError` for what it cannot set."""
     if not config.enable_prefix_caching:
-        raise UsageError("limits.prefix_caching is false: the installed scheduler runs with prefix caching on; set it true")
+        raise UsageError("limits.prefix_caching is false: the installed scheduler needs it; set it true")
     attention = {g.block_size for g in config.groups if g.kind == "attention"}
     if len(attention) > 1:
-        raise UsageError(f"attention groups with block sizes {sorted(attention)}: the installed scheduler gets one size")
+        sizes = sorted(attention)
+        raise UsageError(f"attention groups with block sizes {sizes}: one size is mapped; make them equal")
     if not config.recurrent_block_size:
         raise UsageError("no recurrent group: the installed scheduler is set up as a hybrid model's; add one")
     labels = sorted({g.spec for g in config.groups if g.kind == "recurrent"})

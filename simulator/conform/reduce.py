@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any
 
 from hypothesis import HealthCheck, Phase, Verbosity, given, seed, settings
 from hypothesis import strategies as st
-from hypothesis.database import InMemoryExampleDatabase, choices_to_bytes
 
+from stalerow.simulator.choosers.known import KnownFailure
 from stalerow.simulator.conform.workloads import Task
 
 BUDGET = 300
@@ -45,7 +45,7 @@ class _Values:
 
     def __init__(self, draw: Callable[[st.SearchStrategy[Any]], Any] | None) -> None:
         self._draw = draw
-        self.first: list[int | bool] = []
+        self.first: list[int] = []
 
     def keep(self) -> bool:
         return bool(self._next(st.booleans(), True))
@@ -112,8 +112,7 @@ def reduce(task: Task, differs: Callable[[Task], bool], budget: int = BUDGET) ->
     smallest = task
 
     @settings(
-        # One choice too many, or Hypothesis would take the failure for one that it has shrunk before.
-        database=_StartFrom(choices_to_bytes([*original.first, 0])),
+        database=KnownFailure(original.first),
         phases=(Phase.reuse, Phase.generate, Phase.shrink),
         deadline=None,
         verbosity=Verbosity.quiet,
@@ -136,14 +135,3 @@ def reduce(task: Task, differs: Callable[[Task], bool], budget: int = BUDGET) ->
 
 class _Differs(Exception):
     """What Hypothesis takes for the failure to keep."""
-
-
-class _StartFrom(InMemoryExampleDatabase):
-    """Hands one failure of ours to Hypothesis, which starts from those in its database."""
-
-    def __init__(self, choices: bytes) -> None:
-        super().__init__()
-        self._choices = choices
-
-    def fetch(self, key: bytes) -> Iterable[bytes]:
-        yield self._choices

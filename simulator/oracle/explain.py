@@ -148,13 +148,13 @@ def _copied_wrongly(
 
 def _copy_kind(judge: RankJudge, meant: StateCopy | None, source: int, block: int, request: str) -> str:
     owners = judge.ledger.owners
+    if meant is not None and all(o.request != request for o in owners.get(source, ())) and source in owners:
+        return "cross-request copy"
     if block == 0 or block not in owners:
         return "use after free"
     if source == 0 and meant is None:
         return "uninitialised read"
     if all(o.request != request for o in owners[block]):
-        return "cross-request copy"
-    if source >= 0 and source in owners and all(o.request != request for o in owners[source]):
         return "cross-request copy"
     if source == 0:
         return "uninitialised read"

@@ -11,7 +11,7 @@ from stalerow.kernels.sets import kernel_set
 pytestmark = pytest.mark.gpu
 
 REQUESTS, COLUMNS, BLOCK_SIZE = 70, 8, 4
-"""More requests than a program looks at together."""
+"""More requests than an ordinary batch has."""
 WORDS = 64
 """8-byte words of a tile: 512 bytes, so that small states have many."""
 
@@ -64,7 +64,7 @@ def test_copies_equal_the_reference_byte_for_byte(name: str, conv_layout: str, p
         rows = (REQUESTS, 3)[seed % 2]
         runner_v1 = seed % 3 == 2
         ours = Machine(layout, triton_set(name, "cuda", (None, 1, 3)[seed % 3]), REQUESTS, COLUMNS, 4)
-        ours.align.copy_block = WORDS
+        ours.align.copy_block, ours.align.many_rows = WORDS, 32
         spec = Machine(layout, kernel_set(f"reference:{name}"), REQUESTS, COLUMNS, 4)
         for m in (ours, spec):
             m.load(state)

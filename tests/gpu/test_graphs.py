@@ -1,5 +1,8 @@
 """The aligned indices and a decode step's kernels, captured in a CUDA graph once and replayed over padded rows."""
 
+from collections.abc import Callable
+from typing import Any
+
 import numpy as np
 import pytest
 from kernel_machine import Machine, assert_same, triton_set
@@ -54,41 +57,51 @@ class Step:
         m.align.postprocess(m.slots, m.binding, self.idx, rows, BLOCK_SIZE)
 
 
-@pytest.mark.parametrize("name", ["req-idx", "batch-row"])
-def test_a_captured_decode_step_replays_like_the_reference(name: str) -> None:
-    import torch
-
-    ours, spec = Step(triton_set(name, "cuda"), 1), Step(kernel_set(f"reference:{name}"), 1)
-    for step in (ours, spec):
-        step.give([], [])
-        step.run()  # compiles; with padding only, no slot changes
-    torch.cuda.synchronize()
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        ours.run()
+def compare(ours: Step, spec: Step, replay: Callable[[], object], steps: int = 12) -> None:
+    """Drive both through random decode batches, ours by `replay`, and compare every array after each step."""
     rng = np.random.default_rng(2)
     before = spec.m.pool_bytes()
-    for _ in range(12):
+    for _ in range(steps):
         slots = rng.permutation(REQUESTS)[: rng.integers(0, PADDED + 1)].tolist()
         accepted = rng.integers(1, DRAFTS + 2, len(slots)).tolist()
         for step in (ours, spec):
             step.give(slots, accepted)
-        graph.replay()
+        replay()
         spec.run()
         assert_same(ours.m.contents(), spec.m.contents())
     assert (spec.m.pool_bytes() != before).any(), "no step crossed a boundary"
 
 
-def test_captured_indices_of_padded_rows_are_the_null_block() -> None:
+def captured(step: Step) -> Any:
+    """A graph of the step, captured over padding only. What runs first compiles the kernels and changes no slot."""
     import torch
 
-    step = Step(triton_set("req-idx", "cuda"), 3)
     step.give([], [])
     step.run()
     torch.cuda.synchronize()
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
         step.run()
+    return graph
+
+
+@pytest.mark.parametrize("name", ["req-idx", "batch-row"])
+def test_a_captured_decode_step_replays_like_the_reference(name: str) -> None:
+    ours, spec = Step(triton_set(name, "cuda"), 1), Step(kernel_set(f"reference:{name}"), 1)
+    graph = captured(ours)
+    spec.give([], [])
+    spec.run()
+    compare(ours, spec, graph.replay)
+
+
+def test_a_decode_step_outside_a_graph_is_the_reference() -> None:
+    ours, spec = Step(triton_set("req-idx", "cuda"), 1), Step(kernel_set("reference:req-idx"), 1)
+    compare(ours, spec, ours.run)
+
+
+def test_captured_indices_of_padded_rows_are_the_null_block() -> None:
+    step = Step(triton_set("req-idx", "cuda"), 3)
+    graph = captured(step)
     m = step.m
     for rows in (PADDED, 2, 0):
         m.load({"state_indices": np.full(m.host(m.state_indices).shape, -9, np.int32)})

@@ -6,6 +6,7 @@ import sys
 import xml.etree.ElementTree as ElementTree
 
 import pytest
+
 from stalerow.simulator import failures
 
 PROJECT = """

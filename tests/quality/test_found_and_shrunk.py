@@ -1,12 +1,14 @@
 """How soon every kind of violation that the project can provoke is found, and how small it gets.
 
 A row provokes one kind with one fault of the catalogue (or with the kernels of before the fix). The bounds are what was
-measured with some room; a change that makes finding or shrinking worse fails here.
+measured with some room; a change that makes finding or shrinking worse fails here. "Output divergence" has no row: it
+is what an output shows later of a violation that comes before it.
 """
 
 from typing import NamedTuple
 
 import pytest
+
 from stalerow.simulator.generate import from_seed
 from stalerow.simulator.picture import picture
 from stalerow.simulator.shrink import shrink, signature
@@ -20,28 +22,30 @@ def fault(name):
 
 
 class Row(NamedTuple):
-    """`kind` first shows within `schedules` seeds and shrinks to `requests` requests and `decisions` decisions."""
+    """`kind` first shows within `schedules` seeds and shrinks to `requests` requests, `decisions` decisions and P."""
 
     kind: str
     subject: Subject
     schedules: int
     requests: int
     decisions: int
+    pp: int = 2
 
 
 # Two requests are the least that a stale row needs. Its postprocess looks up a row of another step's gathered table,
 # and a single request has no other step's table to be found in: between two steps of one decoding request lie P - 1
 # steps without it, which without another request gather nothing.
 ROWS = (
-    Row("cross-request copy", BATCH_ROW, 10, 2, 240),
-    Row("wrong position", BATCH_ROW, 20, 3, 240),
-    Row("use after free", fault("early-free"), 40, 2, 260),
-    Row("stale slot", fault("stale-accept"), 20, 2, 200),
-    Row("torn copy", fault("overlap-shift"), 20, 1, 140),
-    Row("uninitialised read", fault("null-state"), 5, 1, 120),
-    Row("dead binding", fault("dead-binding"), 5, 1, 120),
-    Row("rank divergence", fault("rank-divergence"), 15, 1, 140),
-    Row("out of bounds", fault("address-width"), 10, 3, 260),
+    Row("cross-request copy", BATCH_ROW, 10, 2, 180),
+    Row("wrong position", BATCH_ROW, 20, 3, 520, pp=3),
+    Row("use after free", fault("optimistic-free"), 15, 1, 130),
+    Row("stale slot", fault("stale-accept"), 15, 3, 160),
+    Row("torn copy", fault("overlap-shift"), 15, 1, 110),
+    Row("uninitialised read", fault("null-state"), 5, 1, 70),
+    Row("poisoned cache", fault("wrong-grid-split"), 15, 2, 130),
+    Row("dead binding", fault("dead-binding"), 5, 1, 110),
+    Row("rank divergence", fault("rank-divergence"), 10, 1, 110),
+    Row("out of bounds", fault("address-width"), 5, 1, 100),
 )
 
 
@@ -52,9 +56,8 @@ def test_a_kind_is_found_soon_and_shrunk_small(row):
     outcome = row.subject.run(small)
     assert signature(outcome.violations[0]) == wanted
     assert len(small.requests) <= row.requests
-    assert small.pipeline.pp <= 2
+    assert small.pipeline.pp <= row.pp
     assert small.order.deviations <= 1
-    assert not small.aborts
     assert outcome.decisions <= row.decisions
     lines = picture(small, row.subject.run, str(row.subject)).splitlines()
     assert len(lines) <= 40

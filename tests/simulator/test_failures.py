@@ -4,6 +4,7 @@ import os
 
 import msgspec
 import pytest
+
 from stalerow.simulator import failures
 from stalerow.simulator.errors import UsageError
 from stalerow.simulator.failures import Failure, Origin

@@ -9,6 +9,7 @@ import time
 from pathlib import Path
 
 import pytest
+
 from stalerow.simulator import failures
 from stalerow.simulator.commands.fuzz import duration, shard
 from stalerow.simulator.errors import UsageError
@@ -80,11 +81,9 @@ def test_a_clean_campaign_counts_marks(tmp_path):
 
 def test_shards_divide_the_seeds_between_them():
     whole = [s.number for s in Options(subject=REQ_IDX, start=5, runs=20).seeds()]
-    parts = [
-        [s.number for s in Options(subject=REQ_IDX, start=5, runs=20, shard=(i, 3)).seeds()] for i in (1, 2, 3)
-    ]
+    parts = [[s.number for s in Options(subject=REQ_IDX, start=5, runs=20, shard=(i, 3)).seeds()] for i in (1, 2, 3)]
     assert whole == list(range(5, 25))
-    assert sorted(sum(parts, [])) == whole
+    assert sorted(seed for part in parts for seed in part) == whole
     assert all(part == sorted(part) for part in parts)
 
 

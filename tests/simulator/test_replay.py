@@ -3,6 +3,7 @@
 import json
 
 import pytest
+
 from stalerow.simulator import failures, findings
 from stalerow.simulator.cli import main
 from stalerow.simulator.generate import from_seed
@@ -87,7 +88,9 @@ def test_a_clean_seed_is_clean(saved, capsys):
         ("raises", "internal error", 3, "ZeroDivisionError"),
     ],
 )
-def test_what_is_not_a_violation_is_replayed_in_a_process_that_may_die(tmp_path, doubles, capsys, name, kind, code, says):
+def test_what_is_not_a_violation_is_replayed_in_a_process_that_may_die(
+    tmp_path, doubles, capsys, name, kind, code, says
+):
     failure = failures.Failure(
         kind=kind, subject=Subject(kernels=f"stalerow_doubles:{name}"), note="as saved", schedule=from_seed(0)
     )
@@ -122,6 +125,7 @@ def test_step_prints_every_event_where_nobody_can_be_asked(saved, capsys):
 
 def test_step_asks_on_a_terminal(saved, failure):
     from rich.console import Console
+
     from stalerow.simulator.walk import walk
 
     answers = iter(["", "s", "", "q"])

@@ -5,6 +5,7 @@ import sys
 
 import pytest
 from hypothesis import find, given, settings
+
 from stalerow.kernels.sets import kernel_set
 from stalerow.simulator.generate import from_seed
 from stalerow.simulator.isolation import STATISTICS, IsolationError, Statistics, assert_isolated

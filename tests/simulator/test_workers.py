@@ -6,6 +6,7 @@ import time
 from pathlib import Path
 
 import pytest
+
 from stalerow.simulator.errors import InternalError, UsageError
 from stalerow.simulator.workers import Workers, abandoned
 

@@ -177,7 +177,6 @@ RUNNER = [
         ("[k.accepted - 1 if m else 0", "[0 if m else 0", "v1"),
         ("k.accepted = 1 if move else k.accepted", "pass", "v1"),
         (".accepted = int(accepted[row])", ".accepted = 1", "v1"),
-        ("[b if m else -1 for b, m", "[b for b, m", "v1", "the kernel skips equal columns just as it skips -1"),
         ("known.computed = cached.num_computed_tokens", "pass", "v1"),
         ("known.blocks[group].extend(ids)", "known.blocks[group][:0] = ids", "v1"),
     ),
@@ -220,7 +219,12 @@ SCHEDULER = [
         ("request.num_in_flight_tokens += row.num_tokens", "pass"),
         ("request.num_output_placeholders -= num_rejected", "pass"),
         ("min(max(beyond, 0), request.num_spec_tokens)", "request.num_spec_tokens"),
-        ("if row.num_drafts and not stale:", "if row.num_drafts:"),
+        (
+            "if row.num_drafts and not stale:",
+            "if row.num_drafts:",
+            "",
+            "both counters of a preempted request are 0, and rolling back leaves a 0 alone",
+        ),
     ),
     *_of(
         "simulator/engine/cache.py",

@@ -1,0 +1,137 @@
+"""`stalerow conform`: recorded runs and live comparison, what it prints and how it exits."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+from stalerow.simulator.cli import main
+
+TRACES = Path(__file__).parents[2] / "data" / "traces"
+ONE = TRACES / "v032_09_P1_K4_B8_full_accept.json.gz"
+PYTHON = "STALEROW_VLLM_PYTHON"
+
+
+@pytest.fixture
+def stalerow(capsys):
+    def call(*arguments):
+        code = main(["conform", *map(str, arguments)])
+        printed = capsys.readouterr()
+        return code, printed.out, printed.err
+
+    return call
+
+
+def test_a_folder_of_recorded_runs_agrees(stalerow):
+    code, out, _ = stalerow(TRACES)
+    assert code == 0
+    assert out.count("agrees") == 23
+    assert "23 runs of 0.32.0 and 0.33.0: 1,541 steps, 3,082 records, 213,447 values compared" in out
+    assert "no difference in any field" in out
+
+
+def test_the_first_difference_is_said_in_words(stalerow):
+    code, out, _ = stalerow(TRACES / "v033_02_P1_K2_prefix_hits.json.gz", ONE, "--profile", "0.32")
+    assert code == 1
+    assert "first difference: schedule of step 10: row of request 'p65', n: recorded 16, engine 17" in out
+    assert "1 differ" in out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ((), "nothing to compare with: give recorded runs (files or folders), or --live --python PATH"),
+        (("none.json",), "none.json: no such file or folder"),
+        (("--runs", "3"), "--runs belongs to --live"),
+        (("--live",), "--live needs --python PATH"),
+        (("--live", "--python", "/no/python"), "/no/python: expected a Python interpreter"),
+        (("--live", "--python", "p", "--runs", "1", "--seeds", "0:2"), "--runs N means --seeds 0:N"),
+        (("--live", "--python", "p", "none.json"), "none.json: not a saved workload"),
+    ],
+)
+def test_misuse_is_one_line(stalerow, arguments, words):
+    code, _, err = stalerow(*arguments)
+    assert code == 2
+    assert words in err
+    assert err.count("\n") == 1
+
+
+def test_an_empty_folder_and_a_file_that_is_no_trace_are_misuse(stalerow, tmp_path):
+    assert stalerow(tmp_path)[0] == 2
+    (tmp_path / "no.json").write_text("{}")
+    code, _, err = stalerow(tmp_path)
+    assert code == 2
+    assert "expected a recorded scheduler run" in err
+
+
+def test_an_environment_without_vllm_is_misuse(stalerow, monkeypatch):
+    monkeypatch.setenv("PYTHONPATH", "")
+    code, _, err = stalerow("--live", "--python", sys.executable)
+    assert code == 2
+    assert "vllm" in err
+    assert err.count("\n") == 1
+
+
+STANDIN = """#!{python}
+import json, sys
+recorded = json.load(open({recorded!r}))
+print(json.dumps({{"ready": "0.32.0"}}), flush=True)
+for line in sys.stdin:
+    asked = json.loads(line)
+    if {differs} and any(r["prompt_len"] > 2 for r in asked["workload"]["requests"]):
+        recorded["trace"][0]["total"] = 99
+    print(json.dumps(recorded), flush=True)
+    recorded = json.load(open({recorded!r}))
+"""
+
+
+@pytest.fixture
+def standin(tmp_path):
+    """An interpreter that, whatever it is asked, answers with a recorded run, damaged if a prompt is long."""
+
+    def make(differs: bool) -> Path:
+        recorded, script = tmp_path / "recorded.json", tmp_path / "python"
+        recorded.write_bytes(gzip.decompress(ONE.read_bytes()))
+        script.write_text(STANDIN.format(python=sys.executable, recorded=str(recorded), differs=differs))
+        script.chmod(0o755)
+        return script
+
+    return make
+
+
+def test_live_workloads_that_agree(stalerow, standin):
+    code, out, err = stalerow("--live", "--python", standin(False), "--seeds", "3:6")
+    assert code == 0
+    assert out.startswith("3 runs of 0.32.0: 60 steps")
+    assert "workloads a second" in out
+    assert "3 workloads against vLLM 0.32.0, rules of 0.32" in err
+
+
+def test_a_live_difference_is_shrunk_saved_and_repeated(stalerow, standin, tmp_path):
+    python, saved = standin(True), tmp_path / "saved.json"
+    code, out, _ = stalerow("--live", "--python", python, "--runs", "4", "--save", saved)
+    assert code == 1
+    assert "seed 0" in out
+    assert "schedule of step 1: total: recorded 99, engine" in out
+    data = json.loads(saved.read_text())
+    (request,) = data["workload"]["requests"]
+    assert (request["prompt_len"], request["max_tokens"]) == (3, 1)
+    assert data["command"] in out
+    code, out, _ = stalerow(*data["command"].split()[2:])
+    assert code == 1
+    assert "total: recorded 99" in out
+
+
+@pytest.mark.skipif(PYTHON not in os.environ, reason=f"{PYTHON} names no Python that has vLLM")
+def test_the_rules_of_another_release_differ_in_one_small_workload(stalerow, tmp_path):
+    saved = tmp_path / "saved.json"
+    python = os.environ[PYTHON]
+    code, out, _ = stalerow("--live", "--python", python, "--runs", "50", "--profile", "0.33", "--save", saved)
+    assert code == 1
+    assert "saved as" in out
+    assert len(json.loads(saved.read_text())["workload"]["requests"]) == 1

@@ -1,0 +1,85 @@
+"""The README's console blocks are run, and what they print is what it says.
+
+A line of three dots stands for any lines. Durations, rates and the counts that depend on them are not compared.
+"""
+
+import os
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+README = (ROOT / "README.md").read_text()
+BLOCKS = re.findall(r"```console\n(.*?)```", README, re.DOTALL)
+ANY_NUMBER = re.compile(r"\d+(\.\d+)?( s\b|s\b| schedules/s)")
+
+
+def sessions() -> list[tuple[str, list[str]]]:
+    """(command, expected lines) of every console block, in order."""
+    found: list[tuple[str, list[str]]] = []
+    for block in BLOCKS:
+        for line in block.splitlines():
+            if line.startswith("$ "):
+                found.append((line[2:], []))
+            else:
+                found[-1][1].append(line.rstrip())
+    return found
+
+
+def normal(line: str) -> str:
+    return ANY_NUMBER.sub("#", line.rstrip())
+
+
+def matches(expected: list[str], printed: list[str]) -> bool:
+    """Whether `printed` is `expected`, with any lines in place of '...'."""
+    if not expected:
+        return not printed
+    if expected[0] == "...":
+        return any(matches(expected[1:], printed[i:]) for i in range(len(printed) + 1))
+    return bool(printed) and normal(expected[0]) == normal(printed[0]) and matches(expected[1:], printed[1:])
+
+
+@pytest.fixture(scope="module")
+def workplace(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """One folder for all blocks, since later ones replay what earlier ones saved."""
+    return tmp_path_factory.mktemp("readme")
+
+
+def test_the_blocks_do_what_the_readme_says(workplace: Path) -> None:
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    for command, expected in sessions():
+        done = subprocess.run(
+            shlex.split(command),
+            cwd=workplace,
+            env={**os.environ, "PATH": path, "COLUMNS": "110", "NO_COLOR": "1"},
+            capture_output=True,
+            text=True,
+            timeout=300,
+        )
+        printed = [line for line in done.stdout.splitlines()]
+        while printed and not printed[-1].strip():
+            printed.pop()
+        while expected and not expected[-1].strip():
+            expected.pop()
+        assert matches(expected, printed), f"$ {command}\n{done.stdout}\n{done.stderr}"
+        assert done.returncode in (0, 1), done.stderr
+
+
+def test_there_is_something_to_run() -> None:
+    assert len(sessions()) >= 4
+
+
+def test_every_subcommand_is_mentioned() -> None:
+    from stalerow.simulator.cli import COMMANDS
+
+    assert [name for name in COMMANDS if f"stalerow {name}" not in README] == []
+
+
+def test_the_install_commands_are_the_ones_that_ci_uses() -> None:
+    assert "-c .ci/constraints.txt" in README
+    assert (ROOT / ".ci/constraints.txt").exists()
+    assert "-c .ci/constraints.txt" in (ROOT / ".ci/run").read_text()
