@@ -65,8 +65,8 @@ def copy_moves(
     * conv: `block(row[target[r]])[: width - bias[r]] = block(row[source[r]])[bias[r]:width]`.
 
     The tiles (`tiles_of`) of all moving rows stand in one line. This program takes number `tile`, counted from the
-    first, and every `num_programs`-th after it, so that together the programs sweep through memory side by side,
-    which DRAM answers fastest. Returns the first number it has not taken, counted from the line's end.
+    first, and every `num_programs`-th after it: programs side by side in memory measured faster than programs with a
+    contiguous share each. Returns the first number it has not taken, counted from the line's end.
     """
     # Narrow, because they stay in registers while tiles are copied.
     table_row = table_row.to(tl.int32)

@@ -28,13 +28,15 @@ CHUNK = 8
 
 class Setting(NamedTuple):
     """One row of the table. `profile` overrides the schedules' own; `python`, if given, is that of an environment whose
-    vLLM schedules instead of our engine."""
+    vLLM schedules instead of our engine; `faithful` keeps to what the modelled engine may do."""
 
     kernels: str
     pp: int
     runner: str
     profile: str = ""
     python: str = ""
+    faithful: bool = False
+    faults: tuple[str, ...] = ()
 
     @property
     def engine(self) -> str:
@@ -62,6 +64,8 @@ class Row(msgspec.Struct):
     pp: int
     runner: str
     engine: str = "own"
+    faithful: bool = False
+    faults: tuple[str, ...] = ()
     schedules: int = 0
     refused: int = 0
     violating: int = 0
@@ -105,15 +109,17 @@ def run_seeds(setting: Setting, seeds: Sequence[int], device: str) -> list[Resul
 
 
 def _run_one(setting: Setting, seed: int, device: str) -> Result:
+    from stalerow.simulator.faults import resolve
     from stalerow.simulator.generate import from_seed
     from stalerow.simulator.rank.released import RefusedLayout
-    from stalerow.simulator.run import run
 
-    schedule = from_seed(seed, setting.pp, setting.runner)  # type: ignore[arg-type]
+    schedule = from_seed(seed, setting.pp, setting.runner, setting.faithful)  # type: ignore[arg-type]
     if setting.profile:
         schedule = with_profile(schedule, setting.profile)
     try:
-        outcome = run(schedule, _kernel_set(setting.kernels, device), engine=_engines(setting.python))
+        outcome = resolve(setting.faults).run(
+            schedule, _kernel_set(setting.kernels, device), engine=_engines(setting.python)
+        )
     except RefusedLayout:
         return Result(setting, seed, "", {}, None, refused=True)
     first = None
@@ -167,7 +173,7 @@ def results(
                 yield from done.result()
         except BrokenProcessPool:
             raise InternalError(
-                "a worker process died, most likely of a wild copy; 'stalerow fuzz' with the same kernels finds the seed"
+                "a worker process died, most likely of a wild copy: 'stalerow fuzz' with these kernels finds the seed"
             ) from None
         finally:
             pool.shutdown(wait=False, cancel_futures=True)

@@ -20,6 +20,7 @@ from stalerow.simulator.oracle.violations import Violation
 from stalerow.simulator.salvage import salvage
 from stalerow.simulator.schedule import Schedule, validate, write_beside
 from stalerow.simulator.subject import Subject
+from stalerow.simulator.workers import alive
 
 FORMAT = 1
 FOLDER = Path(".stalerow") / "failures"
@@ -106,7 +107,7 @@ def sweep(folder: str | os.PathLike[str] = FOLDER) -> None:
     """Remove the half-written files of processes that were killed."""
     for path in Path(folder).glob(".*.tmp"):
         pid = re.search(r"\.(\d+)\.tmp$", path.name)
-        if pid and not _alive(int(pid[1])):
+        if pid and not alive(int(pid[1])):
             path.unlink(missing_ok=True)
 
 
@@ -160,13 +161,3 @@ def _check_formats(data: dict[str, Any], problems: list[str]) -> None:
 
 def _slug(text: str) -> str:
     return re.sub(r"[^A-Za-z0-9.]+", "_", text).strip("_")
-
-
-def _alive(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        return True
-    return True

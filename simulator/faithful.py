@@ -93,12 +93,15 @@ def _conv_last(states: tuple[StateSpec, ...]) -> bool:
     return "conv" in kinds and kinds != sorted(kinds)
 
 
-def as_faithful(schedule: Schedule) -> Schedule:
-    """The nearest schedule that `is_faithful` has nothing to say about; the same one if that is the case already."""
+def as_faithful(schedule: Schedule, keep_runner: bool = False) -> Schedule:
+    """The nearest schedule that `is_faithful` has nothing to say about; the same one if that is the case already.
+
+    `keep_runner` leaves runner V1 with pp > 1, which the caller has asked for, as the one thing still to be said.
+    """
     if not is_faithful(schedule):
         return schedule
     pipeline = schedule.pipeline
-    if pipeline.runner == "v1" and pipeline.pp > 1:
+    if pipeline.runner == "v1" and pipeline.pp > 1 and not keep_runner:
         pipeline = _replace(pipeline, runner="v2", async_scheduling=True)
     layout = _aligned(schedule.layout)
     if layout.recurrent_block_size <= pipeline.drafts:

@@ -15,6 +15,7 @@ from typing import Literal, TypeVar
 from stalerow.kernels.layout import GroupSpec, Layout, StateSpec
 from stalerow.simulator.choosers import Chooser
 from stalerow.simulator.choosers.seeded import SeededChooser
+from stalerow.simulator.faithful import as_faithful
 from stalerow.simulator.schedule import (
     Abort,
     Hold,
@@ -62,9 +63,14 @@ class _Draw:
         return made
 
 
-def from_seed(seed: int, pp: int | None = None, runner: Runner | None = None) -> Schedule:
-    """The schedule that a seed stands for. `pp` and `runner` override what the seed would choose."""
+def from_seed(seed: int, pp: int | None = None, runner: Runner | None = None, faithful: bool = False) -> Schedule:
+    """The schedule that a seed stands for. `pp` and `runner` override what the seed would choose.
+
+    `faithful` takes away what the engine being modelled would never do (`stalerow.simulator.faithful`).
+    """
     schedule = generate(SeededChooser(seed), pp, runner)
+    if faithful:
+        schedule = as_faithful(schedule, keep_runner=runner is not None)
     return Schedule(**{f: getattr(schedule, f) for f in schedule.__struct_fields__} | {"seed": seed})
 
 

@@ -51,8 +51,8 @@ def run(
 ) -> Outcome:
     """Run `schedule` with `kernels`; `engine` makes the one that schedules, `EngineCore` unless given.
 
-    Raises `UsageError` for a schedule that no engine would accept, `RefusedLayout` for one that the kernels' own release
-    would not.
+    Raises `UsageError` for a schedule that no engine would accept, `RefusedLayout` for one that the kernels' own
+    release would not.
     """
     check_layout(schedule.layout, kernels.align)
     chooser = order or PlannedOrder(schedule.order)

@@ -182,10 +182,21 @@ def abandoned(notes: Path) -> list[tuple[Path, str]]:
     """Tasks that were under way in processes that have been killed together with their parent."""
     found = []
     for path in sorted(notes.glob("*.txt")):
-        if not Path(f"/proc/{path.stem.split('-')[0]}").exists():
+        if not alive(int(path.stem.split("-")[0])):
             with contextlib.suppress(OSError):
                 found.append((path, path.read_text()))
     return found
+
+
+def alive(pid: int) -> bool:
+    """Whether a process of that number exists."""
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except (PermissionError, OverflowError):
+        return True
+    return True
 
 
 def _serve(work: Callable[[Any], Any], pipe: Connection, note: Path | None) -> None:

@@ -60,7 +60,7 @@ def test_the_blocks_do_what_the_readme_says(workplace: Path) -> None:
             text=True,
             timeout=300,
         )
-        printed = [line for line in done.stdout.splitlines()]
+        printed = done.stdout.splitlines()
         while printed and not printed[-1].strip():
             printed.pop()
         while expected and not expected[-1].strip():

@@ -1,1 +1,1 @@
-"""One module per subcommand: `configure(parser)` declares its options, `execute(args)` runs it and returns the exit code."""
+"""One module per subcommand: `configure(parser)` declares its options, `execute(args)` returns the exit code."""

@@ -7,8 +7,11 @@ import argparse
 from stalerow.simulator.commands.options import (
     add_device,
     add_engine,
+    add_fault,
     add_jobs,
+    add_only_faithful,
     job_count,
+    only_faithful,
     positive,
     released_engines,
     seed_range,
@@ -29,9 +32,15 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--pp", nargs="+", type=positive, default=[1, 2, 4], metavar="P", help="pipeline sizes")
     parser.add_argument("--runner", nargs="+", choices=("v1", "v2"), default=["v2", "v1"], help="model runners")
     parser.add_argument(
-        "--seeds", type=seed_range, default=None, metavar="A:B", help="seeds A to B-1 (default: 0:10, 0:100 for references)"
+        "--seeds",
+        type=seed_range,
+        default=None,
+        metavar="A:B",
+        help="seeds A to B-1 (default: 0:10, 0:100 for references)",
     )
     parser.add_argument("--json", metavar="FILE", default=None, help="write the table to FILE")
+    add_fault(parser)
+    add_only_faithful(parser)
     add_engine(parser, several=True)
     add_jobs(parser)
     add_device(parser)
@@ -42,20 +51,26 @@ def execute(args: argparse.Namespace) -> int:
     from stalerow.simulator.compare import Row, Setting, results
     from stalerow.simulator.draw.progress import progress
     from stalerow.simulator.draw.results import print_comparison
+    from stalerow.simulator.faults import resolve
 
     for name in args.kernels:
         kernel_set(name, "auto" if name.startswith("reference:") else args.device)
     triton = any(not k.startswith("reference:") for k in args.kernels)
     seeds = args.seeds or (TRITON_SEEDS if triton else REFERENCE_SEEDS)
     engines = _engines(args.engine, args.python)
+    faithful, faults = only_faithful(args, args.kernels), tuple(args.fault)
+    resolve(faults)
     settings = [
-        Setting(k, pp, runner, *engine)
+        Setting(k, pp, runner, *engine, faithful, faults)
         for runner in args.runner
         for pp in args.pp
         for k in args.kernels
         for engine in engines
     ]
-    rows = {s: Row(s.kernels, s.pp, s.runner, s.engine, kinds={}, marks={}, ranks={}) for s in settings}
+    rows = {
+        s: Row(s.kernels, s.pp, s.runner, s.engine, faithful, faults, kinds={}, marks={}, ranks={})
+        for s in settings
+    }
     jobs = job_count(args.jobs)
     with progress(f"{len(seeds)} schedules a setting, {jobs} jobs", len(seeds) * len(settings)) as advance:
         for result in results(settings, seeds, args.device, jobs):

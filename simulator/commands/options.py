@@ -12,6 +12,7 @@ from stalerow.simulator.errors import UsageError
 
 if TYPE_CHECKING:
     from stalerow.simulator.conform.engine import ReleasedEngines
+    from stalerow.simulator.schedule import Schedule
 
 
 def add_device(parser: argparse.ArgumentParser) -> None:
@@ -21,6 +22,34 @@ def add_device(parser: argparse.ArgumentParser) -> None:
         default="auto",
         help="where Triton kernels run: compiled on CUDA, or interpreted on the CPU (default: %(default)s)",
     )
+
+
+def add_fault(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--fault",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="put a fault in: a name from 'stalerow scenarios list', or FILE.py:NAME (repeatable)",
+    )
+
+
+def add_only_faithful(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--only-faithful",
+        action=argparse.BooleanOptionalAction,
+        default=None,
+        help="keep seeds to what the modelled engine may do (default: for an engine's own kernels)",
+    )
+
+
+def only_faithful(args: argparse.Namespace, kernels: list[str]) -> bool:
+    """As asked; if nothing was asked, whether any of the kernel sets comes from an engine."""
+    from stalerow.kernels.sets import KERNEL_SETS
+
+    if args.only_faithful is not None:
+        return bool(args.only_faithful)
+    return any(name not in KERNEL_SETS and ":" not in name for name in kernels)
 
 
 def add_jobs(parser: argparse.ArgumentParser) -> None:
@@ -53,13 +82,15 @@ def job_count(jobs: int | None) -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def schedule_source(text: str, pp: int | None = None, runner: str | None = None):
+def schedule_source(
+    text: str, pp: int | None = None, runner: str | None = None, faithful: bool = False
+) -> Schedule:
     """A schedule from a seed or from a file, as `run` and `replay` take it."""
     from stalerow.simulator.generate import from_seed
     from stalerow.simulator.schedule import load
 
     if re.fullmatch(r"\d+", text):
-        return from_seed(int(text), pp, runner)  # type: ignore[arg-type]
+        return from_seed(int(text), pp, runner, faithful)  # type: ignore[arg-type]
     if pp is not None or runner is not None:
         raise UsageError(f"--pp and --runner apply to seeds; {text} is a file and says both itself")
     return load(text)

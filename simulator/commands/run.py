@@ -6,16 +6,25 @@ import argparse
 from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
-from stalerow.simulator.commands.options import add_device, add_engine, positive, released_engines, schedule_source
+from stalerow.simulator.commands.options import (
+    add_device,
+    add_engine,
+    add_fault,
+    add_only_faithful,
+    only_faithful,
+    positive,
+    released_engines,
+    schedule_source,
+)
 from stalerow.simulator.errors import UsageError
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from stalerow.kernels.sets import KernelSet
     from stalerow.simulator.conform.to_schedule import TraceCheck
     from stalerow.simulator.run import Outcome
     from stalerow.simulator.schedule import Schedule
+    from stalerow.simulator.subject import Subject
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -26,6 +35,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--runner", choices=("v1", "v2"), default=None, help="model runner, for a seed")
     parser.add_argument("--save", metavar="FILE", default=None, help="write the schedule to FILE (.json)")
     parser.add_argument("--quiet", action="store_true", help="print the result only")
+    add_fault(parser)
+    add_only_faithful(parser)
     add_engine(parser)
     add_device(parser)
 
@@ -34,11 +45,13 @@ def execute(args: argparse.Namespace) -> int:
     from stalerow.kernels.sets import kernel_set
     from stalerow.simulator.draw.events import EventPrinter
     from stalerow.simulator.draw.results import console
-    from stalerow.simulator.run import run
+    from stalerow.simulator.faults import resolve
     from stalerow.simulator.schedule import to_json, with_profile, write_beside
+    from stalerow.simulator.subject import Subject
 
     schedule, check = _source(args)
     kernels = kernel_set(args.kernels, "auto" if args.kernels.startswith("reference:") else args.device)
+    faults = resolve(args.fault)
     out = console()
     observer: Any = None if args.quiet else EventPrinter(out)
     if check is not None:
@@ -48,10 +61,11 @@ def execute(args: argparse.Namespace) -> int:
             schedule = with_profile(schedule, engines.profile)
         if args.save:
             write_beside(args.save, to_json(schedule))
-        outcome = run(schedule, kernels, observer=observer, engine=engines)
+        outcome = faults.run(schedule, kernels, observer=observer, engine=engines)
         if engines is not None:
             out.print(f"steps by the scheduler of vLLM {engines.version}", markup=False)
-    _print(out, outcome, schedule, kernels, draw=engines is None)
+    subject = Subject(kernels=args.kernels, device=args.device, faults=tuple(args.fault))
+    _print(out, outcome, schedule, subject, draw=engines is None)
     agrees = check is None or _print_check(out, check, args.from_trace)
     return 1 if outcome.violations or not agrees else 0
 
@@ -60,7 +74,8 @@ def _source(args: argparse.Namespace) -> tuple[Schedule, TraceCheck | None]:
     if args.from_trace is None:
         if args.schedule is None:
             raise UsageError("nothing to run: give a seed, a schedule file, or --from-trace TRACE")
-        return schedule_source(args.schedule, args.pp, args.runner), None
+        faithful = only_faithful(args, [args.kernels])
+        return schedule_source(args.schedule, args.pp, args.runner, faithful), None
     from stalerow.simulator.conform.to_schedule import TraceCheck, read_trace, to_schedule
 
     if args.schedule is not None or args.pp is not None or args.runner is not None:
@@ -69,18 +84,18 @@ def _source(args: argparse.Namespace) -> tuple[Schedule, TraceCheck | None]:
     return to_schedule(trace, args.from_trace), TraceCheck(trace)
 
 
-def _print(out: Console, outcome: Outcome, schedule: Schedule, kernels: KernelSet, draw: bool) -> None:
-    from stalerow.simulator.draw.timeline import draw_failure
+def _print(out: Console, outcome: Outcome, schedule: Schedule, subject: Subject, draw: bool) -> None:
+    from stalerow.simulator.picture import picture
 
     for violation in outcome.violations:
         out.print(f"{violation.kind}: {violation.explanation}", markup=False, soft_wrap=True)
     if outcome.violations and draw:
-        out.print(draw_failure(schedule, kernels, outcome, width=min(out.width, 100)), markup=False)
+        out.print(picture(schedule, subject.run, str(subject)), markup=False)
     marks = ", ".join(f"{name} {count}" for name, count in sorted(outcome.marks.items())) or "none"
     ended = f", stopped early: {outcome.stopped}" if outcome.stopped else ""
     out.print(f"marks: {marks}", markup=False, soft_wrap=True)
     verdict = f"{len(outcome.violations)} violations" if outcome.violations else "clean"
-    out.print(f"{verdict}: {kernels.name}, {outcome.steps} steps, digest {outcome.digest}{ended}", markup=False)
+    out.print(f"{verdict}: {subject}, {outcome.steps} steps, digest {outcome.digest}{ended}", markup=False)
 
 
 def _print_check(out: Console, check: TraceCheck, name: str) -> bool:

@@ -57,13 +57,14 @@ def print_comparison(rows: Sequence[Row], device: str) -> None:
 
 
 def _print_first(out: Console, row: Row, device: str) -> None:
-    from stalerow.kernels.sets import kernel_set
-    from stalerow.simulator.draw.timeline import draw_failure
     from stalerow.simulator.generate import from_seed
+    from stalerow.simulator.picture import picture
+    from stalerow.simulator.subject import Subject
 
     assert row.first is not None
-    schedule = from_seed(row.first.seed, row.pp, row.runner)  # type: ignore[arg-type]
-    device = "auto" if row.kernels.startswith("reference:") else device
-    out.print(draw_failure(schedule, kernel_set(row.kernels, device), width=min(out.width, 100)), markup=False)
-    command = f"stalerow run {row.first.seed} --pp {row.pp} --runner {row.runner} --kernels {row.kernels}"
+    schedule = from_seed(row.first.seed, row.pp, row.runner, row.faithful)  # type: ignore[arg-type]
+    subject = Subject(kernels=row.kernels, device=device, faults=row.faults)
+    out.print(picture(schedule, subject.run, str(subject)), markup=False)
+    command = f"stalerow run {row.first.seed} --pp {row.pp} --runner {row.runner} {subject.options()}"
+    command += " --only-faithful" if row.faithful else ""
     out.print(f"run it again, event by event: {command}", markup=False, soft_wrap=True)

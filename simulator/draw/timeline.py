@@ -14,28 +14,11 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
-from stalerow.kernels.sets import KernelSet
 from stalerow.simulator.draw.story import Postprocess, Story
 from stalerow.simulator.oracle.violations import Violation
-from stalerow.simulator.run import Outcome, run
 from stalerow.simulator.schedule import Schedule
 
 COLUMNS = 6
-
-
-def draw_failure(
-    schedule: Schedule, kernels: KernelSet, outcome: Outcome | None = None, width: int = 100, height: int = 40
-) -> str:
-    """Plain text of at most `width` x `height` characters for the first violation of a schedule.
-
-    `outcome` saves nothing but says what is drawn if the caller has already run the schedule.
-    """
-    story = Story(schedule.pipeline.pp)
-    seen = run(schedule, kernels, observer=story)
-    chosen = outcome or seen
-    if not chosen.violations:
-        return f"no violation: {kernels.name} ran {seen.steps} steps clean"
-    return text(failure(schedule, kernels.name, chosen.violations[0], story, height), width)
 
 
 def text(renderable: RenderableType, width: int = 100) -> str:

@@ -18,7 +18,7 @@ from stalerow.simulator.oracle.plan import PlanRow
 
 @dataclass(frozen=True, slots=True)
 class StateCopy:
-    """One intended copy of one state tensor of one layer: `source` block to `target` block, shifted by `bias` tokens."""
+    """One intended copy of a state tensor of one layer: block `source` to block `target`, `bias` tokens further on."""
 
     request: str
     entry: StateEntry

@@ -7,7 +7,6 @@ row mapping or table of the rank takes part.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 

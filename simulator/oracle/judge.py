@@ -13,12 +13,14 @@ from typing import Any
 import numpy as np
 
 from stalerow.kernels.memory import POISON
-from stalerow.simulator.oracle import bookkeeping, explain
+from stalerow.simulator.oracle import bookkeeping, reads
+from stalerow.simulator.oracle import copies as wrong
 from stalerow.simulator.oracle.effect import StateCopy, apply_copy, postcopies, precopies
 from stalerow.simulator.oracle.forward import Shadow
 from stalerow.simulator.oracle.ledger import Ledger
-from stalerow.simulator.oracle.plan import PlanRow, Planner
+from stalerow.simulator.oracle.plan import Planner, PlanRow
 from stalerow.simulator.oracle.violations import Marks, Violation
+from stalerow.simulator.oracle.wording import stray_write
 from stalerow.simulator.rank.base import Rank
 from stalerow.simulator.rank.device import Operation
 
@@ -105,7 +107,7 @@ class RankJudge:
     def _compare_fill(self, operation: Operation) -> None:
         actual = self.pages()
         if not np.array_equal(actual, self.shadow):
-            self.report(explain.stray_write(self, operation, actual))
+            self.report(stray_write(self, operation, actual))
             self.shadow[:] = actual
 
     def _rows(self, step: int, requests: Iterable[str]) -> list[PlanRow]:
@@ -166,13 +168,13 @@ class RankJudge:
         for copy in copies:
             for block in (copy.source, copy.target):
                 if not self.ledger.owns(copy.request, copy.entry.group, block):
-                    self.report(explain.unowned(self, operation, of, copy, block))
+                    self.report(wrong.unowned(self, operation, of, copy, block))
         before = self.shadow.copy()
         for copy in copies:
             apply_copy(self.layout, self.shadow, copy, before)
         actual = self.pages()
         if not np.array_equal(actual, self.shadow):
-            for violation in explain.wrong_copy(self, operation, of, copies, before, actual):
+            for violation in wrong.wrong_copy(self, operation, of, copies, before, actual):
                 self.report(bookkeeping.bound_to_the_dead(self, violation))
             self.shadow[:] = actual
 
@@ -181,9 +183,9 @@ class RankJudge:
         rank, host = self.rank, self.rank.backend.to_host
         plan = self.planner.plans[batch.step]
         rows = [plan.rows[r] for r in batch.requests]
-        for violation in explain.wrong_slots(self, batch, rows):
+        for violation in reads.wrong_slots(self, batch, rows):
             self.report(violation)
-        for violation in explain.unzeroed(self, operation):
+        for violation in reads.unzeroed(self, operation):
             self.report(violation)
         self.fresh_attention = []
         before = self.shadow.copy()
@@ -191,16 +193,16 @@ class RankJudge:
         self._shadow.forward(self.ledger, rows, rank.hash_table(batch), arriving)
         actual = self.pages()
         damage = np.array(host(rank.damage))[: batch.num_rows]
-        for violation in explain.wrong_reads(self, operation, rows, damage, before):
+        for violation in reads.wrong_reads(self, operation, rows, damage, before):
             self.report(violation)
         if not np.array_equal(actual, self.shadow):
-            self.report(explain.stray_write(self, operation, actual))
+            self.report(stray_write(self, operation, actual))
             self.shadow[:] = actual
         if rank.is_last:
             leaving = host(rank.leaving)[: batch.num_rows]
             for row, value in zip(rows, leaving):
                 if value and row.num_sampled:
-                    self.report(explain.diverged(self, operation, row))
+                    self.report(reads.diverged(self, operation, row))
         self._digest.update(actual.tobytes())
         self._digest.update(damage.tobytes())
         if not rank.is_last and batch.needs_output.any():
@@ -208,7 +210,7 @@ class RankJudge:
 
     def final(self, hashed: Any) -> None:
         """What the prefix cache still offers at the end must be what it says."""
-        for violation in explain.wrong_cache(self, hashed):
+        for violation in reads.wrong_cache(self, hashed):
             self.report(violation)
 
     def digest(self) -> bytes:

@@ -1,6 +1,7 @@
 """Kernels for the properties: those that the command line names, else the NumPy ones, which take milliseconds."""
 
 import pytest
+
 from stalerow.simulator.subject import Subject
 
 

@@ -1,4 +1,4 @@
-"""The command line: what it prints for bad input, what it exits with, and what it imports to answer a simple question."""
+"""The command line: what it prints for bad input, what it exits with, what it imports for a simple question."""
 
 import json
 import subprocess
