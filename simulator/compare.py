@@ -9,16 +9,13 @@ from __future__ import annotations
 import atexit
 import functools
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
-from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
-from multiprocessing import get_context
 from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
-from stalerow.simulator.errors import InternalError
 from stalerow.simulator.schedule import with_profile
+from stalerow.simulator.workers import Workers
 
 if TYPE_CHECKING:
     from stalerow.simulator.loop import EngineFactory
@@ -166,17 +163,25 @@ def results(
         for setting, part in tasks:
             yield from run_seeds(setting, part, device)
         return
-    with ProcessPoolExecutor(jobs, mp_context=get_context("spawn")) as pool:
-        waiting = {pool.submit(run_seeds, s, part, device): (s, part) for s, part in tasks}
-        try:
-            for done in as_completed(waiting):
-                yield from done.result()
-        except BrokenProcessPool:
-            raise InternalError(
-                "a worker process died, most likely of a wild copy: 'stalerow fuzz' with these kernels finds the seed"
-            ) from None
-        finally:
-            pool.shutdown(wait=False, cancel_futures=True)
+    with Workers(jobs, _run_task) as workers:
+        for done in workers.map((setting, tuple(part), device) for setting, part in tasks):
+            setting, part, _ = done.task
+            if done.died:
+                yield from (_death(setting, seed, done.died) for seed in part)
+            elif done.error is not None:
+                raise done.error
+            else:
+                yield from done.value
+
+
+def _run_task(task: tuple[Setting, Sequence[int], str]) -> list[Result]:
+    return run_seeds(*task)
+
+
+def _death(setting: Setting, seed: int, how: str) -> Result:
+    """A process that dies of a wild copy is a finding."""
+    text = f"the worker process died ({how}) while it ran seeds with {setting.kernels}, most likely of a wild copy"
+    return Result(setting, seed, "", {}, First(seed, "out of bounds", -1, "process", False, text))
 
 
 def _split(setting: Setting, chunk: Sequence[int]) -> list[Sequence[int]]:

@@ -47,6 +47,10 @@ def print_comparison(rows: Sequence[Row], device: str) -> None:
         table.add_row(*cells, style=style)
     out.print(table)
     failing = [row for row in rows if row.first is not None]
+    for row in failing:
+        if row.first is not None and row.first.launch == "process":
+            out.print(f"seed {row.first.seed}: {row.first.explanation}", markup=False, soft_wrap=True)
+            failing = [r for r in failing if r is not row]
     if not failing:
         out.print("no state crossed requests")
         return
