@@ -45,8 +45,10 @@ def matches(expected: list[str], printed: list[str]) -> bool:
 
 @pytest.fixture(scope="module")
 def workplace(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """One folder for all blocks, since later ones replay what earlier ones saved."""
-    return tmp_path_factory.mktemp("readme")
+    """One folder for all blocks, since later ones replay what earlier ones saved; it has the recorded runs."""
+    folder = tmp_path_factory.mktemp("readme")
+    (folder / "tests").symlink_to(ROOT / "tests")
+    return folder
 
 
 def test_the_blocks_do_what_the_readme_says(workplace: Path) -> None:
