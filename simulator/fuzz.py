@@ -43,6 +43,7 @@ class Options:
     keep_going: bool = False
     pp: int | None = None
     runner: Runner | None = None
+    faithful: bool = False
     folder: Path = failures.FOLDER
 
     def seeds(self) -> Iterator[Seed]:
@@ -51,7 +52,7 @@ class Options:
         numbers = itertools.count(self.start + i - 1, n)
         if stop is not None:
             numbers = itertools.takewhile(lambda s: s < stop, numbers)  # type: ignore[assignment]
-        return (Seed(s, self.pp, self.runner) for s in numbers)
+        return (Seed(s, self.pp, self.runner, self.faithful) for s in numbers)
 
 
 class Listener(Protocol):

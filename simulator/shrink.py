@@ -7,7 +7,8 @@ seed made; then small edits that the generator does not offer (fewer ranks, plai
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import functools
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,6 +17,7 @@ from stalerow.simulator.choosers.recording import RecordingChooser
 from stalerow.simulator.choosers.seeded import SeededChooser
 from stalerow.simulator.edits import edits
 from stalerow.simulator.errors import InternalError, UsageError
+from stalerow.simulator.faithful import as_faithful
 from stalerow.simulator.generate import HOLDS, PP_SIZES, Runner, generate
 from stalerow.simulator.oracle.violations import Violation
 from stalerow.simulator.schedule import Schedule, to_json
@@ -26,6 +28,7 @@ BUDGET = 400
 and not by time, so that a result is the same on any machine."""
 
 Signature = tuple[str, str, bool]
+Prepare = Callable[[Schedule], Schedule]
 
 
 def signature(violation: Violation) -> Signature:
@@ -51,8 +54,8 @@ class _Decided(Exception):
 class Candidates:
     """Answers whether a candidate fails in the same way; equal candidates run once, and no run longer than it must."""
 
-    def __init__(self, subject: Subject, wanted: Signature, budget: int) -> None:
-        self._subject, self._wanted, self._budget = subject, wanted, budget
+    def __init__(self, subject: Subject, wanted: Signature, budget: int, prepare: Prepare) -> None:
+        self._subject, self._wanted, self._budget, self.prepare = subject, wanted, budget, prepare
         self._known: dict[bytes, bool] = {}
         self._shortest: int | None = None
         self.runs = 0
@@ -66,6 +69,8 @@ class Candidates:
         self._budget = self.runs + more
 
     def fails(self, schedule: Schedule) -> bool:
+        """Whether the schedule, prepared as the campaign's schedules are, fails in the wanted way."""
+        schedule = self.prepare(schedule)
         key = to_json(schedule)
         if key not in self._known:
             if self.spent:
@@ -107,17 +112,39 @@ def shrink(
     pp: int | None = None,
     runner: Runner | None = None,
     budget: int = BUDGET,
+    faithful: bool = False,
 ) -> Shrunk:
-    """Shrink a failing schedule. A schedule that a seed made goes through Hypothesis; any other only through edits."""
-    candidates = Candidates(subject, wanted, budget)
+    """Shrink a failing schedule. A schedule that a seed made goes through Hypothesis; any other only through edits.
+
+    `faithful` keeps every candidate to what the modelled engine may do.
+    """
+    prepare: Prepare = _as_it_is
+    if faithful:
+        prepare = functools.partial(as_faithful, keep_runner=runner is not None)
+    candidates = Candidates(subject, wanted, budget, prepare)
     best = schedule
     if schedule.seed is not None:
-        best = _by_hypothesis(candidates, schedule, pp, runner) or schedule
+        best = prepare(_by_hypothesis(candidates, schedule, pp, runner) or schedule)
         candidates.allow(budget // 2)
     best = _without_seed(best)
-    while (smaller := _first(candidates, edits(best))) is not None:
+    tried = {to_json(best)}
+    while (smaller := _first(candidates, _new(prepare, edits(best), tried))) is not None:
         best = smaller
     return Shrunk(best, candidates.runs)
+
+
+def _as_it_is(schedule: Schedule) -> Schedule:
+    return schedule
+
+
+def _new(prepare: Prepare, schedules: Iterable[Schedule], tried: set[bytes]) -> Iterator[Schedule]:
+    """Prepared candidates, each at most once: preparing may undo what an edit took away."""
+    for schedule in schedules:
+        made = prepare(schedule)
+        key = to_json(made)
+        if key not in tried:
+            tried.add(key)
+            yield made
 
 
 def _by_hypothesis(

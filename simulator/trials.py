@@ -28,15 +28,17 @@ class Seed:
     number: int
     pp: int | None = None
     runner: Runner | None = None
+    faithful: bool = False
 
     def schedule(self) -> Schedule:
-        return from_seed(self.number, self.pp, self.runner)
+        return from_seed(self.number, self.pp, self.runner, self.faithful)
 
     def command(self, subject: Subject) -> str:
         """The command that runs this seed again."""
         pp = f" --pp {self.pp}" if self.pp else ""
         runner = f" --runner {self.runner}" if self.runner else ""
-        return f"stalerow replay {self.number} {subject.options()}{pp}{runner}"
+        faithful = " --only-faithful" if self.faithful else ""
+        return f"stalerow replay {self.number} {subject.options()}{pp}{runner}{faithful}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +123,7 @@ class Reduction:
         if self.finder.kernels.startswith("reference:"):
             budget = BUDGET
         wanted = signature(violation)
-        shrunk = shrink(self.finder, schedule, wanted, seed.pp, seed.runner, budget)
+        shrunk = shrink(self.finder, schedule, wanted, seed.pp, seed.runner, budget, seed.faithful)
         first, second = (self.subject.run(shrunk.schedule) for _ in range(2))
         if first.digest != second.digest:
             return self._breach(shrunk.schedule, violation, first.digest, second.digest)

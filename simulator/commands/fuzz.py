@@ -6,7 +6,15 @@ import argparse
 import re
 import signal
 
-from stalerow.simulator.commands.options import add_device, add_jobs, job_count, positive
+from stalerow.simulator.commands.options import (
+    add_device,
+    add_fault,
+    add_jobs,
+    add_only_faithful,
+    job_count,
+    only_faithful,
+    positive,
+)
 
 DEFAULT_SECONDS = 60.0
 
@@ -28,7 +36,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--require-marks", action="store_true", help="fail if a situation worth testing never occurred")
     parser.add_argument("--pp", type=positive, default=None, metavar="P", help="pipeline size for all seeds")
     parser.add_argument("--runner", choices=("v1", "v2"), default=None, help="model runner for all seeds")
-    parser.add_argument("--fault", action="append", default=[], metavar="NAME", help="put a fault in (repeatable)")
+    add_fault(parser)
+    add_only_faithful(parser)
     parser.add_argument(
         "--failures", default=None, metavar="DIR", help="where failures are saved (default: .stalerow/failures)"
     )
@@ -55,6 +64,7 @@ def execute(args: argparse.Namespace) -> int:
         keep_going=args.keep_going,
         pp=args.pp,
         runner=args.runner,
+        faithful=only_faithful(args, [args.kernels]),
         folder=Path(args.failures) if args.failures else failures.FOLDER,
     )
     # A campaign that is told to end keeps what it has, whichever signal tells it.

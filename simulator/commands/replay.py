@@ -7,7 +7,7 @@ import re
 import sys
 from typing import TYPE_CHECKING
 
-from stalerow.simulator.commands.options import add_device, positive
+from stalerow.simulator.commands.options import add_device, add_only_faithful, only_faithful, positive
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -34,6 +34,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="event by event: Enter goes on, s shows the state, q ends (plain: print all)",
     )
+    add_only_faithful(parser)
     add_device(parser)
 
 
@@ -58,7 +59,8 @@ def _source(args: argparse.Namespace, out: Console) -> tuple[Schedule, Loaded | 
     from stalerow.simulator.commands.options import schedule_source
 
     if re.fullmatch(r"\d+", args.what) or not failures.is_failure(args.what):
-        return schedule_source(args.what, args.pp, args.runner), None
+        faithful = only_faithful(args, [args.kernels or "req-idx"])
+        return schedule_source(args.what, args.pp, args.runner, faithful), None
     loaded = failures.load(args.what)
     for problem in loaded.problems:
         out.print(f"no longer fits: {problem}", markup=False, soft_wrap=True)
@@ -81,7 +83,10 @@ def _remembered(args: argparse.Namespace, subject: Subject) -> Origin | None:
     from stalerow.simulator import failures
     from stalerow.simulator.trials import Seed
 
-    command = Seed(int(args.what), args.pp, args.runner).command(subject) if args.what.isdigit() else ""
+    faithful = only_faithful(args, [subject.kernels])
+    command = ""
+    if args.what.isdigit():
+        command = Seed(int(args.what), args.pp, args.runner, faithful).command(subject)
     for path in failures.saved() if command else ():
         origin = failures.load(path).failure.origin
         if origin.command == command and origin.digest:
