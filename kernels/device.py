@@ -126,8 +126,25 @@ def backend(name: str) -> Backend:
     return TorchBackend(device)
 
 
+def _refuse_old_interpreter() -> None:
+    """Triton 3.6's interpreter takes loop bounds from one-element arrays, which NumPy 2.4 no longer allows."""
+    from importlib.metadata import PackageNotFoundError, version
+
+    try:
+        triton = tuple(int(part) for part in version("triton").split(".")[:2])
+    except (PackageNotFoundError, ValueError):
+        return
+    if triton < (3, 7) and tuple(int(part) for part in np.__version__.split(".")[:2]) >= (2, 4):
+        raise DeviceError(
+            f"triton {version('triton')} cannot interpret kernels with NumPy {np.__version__}; "
+            "install 'numpy<2.4' or a newer triton"
+        )
+
+
 def _choose_interpreter(wanted: bool) -> None:
     """Make Triton's `@jit` interpret (or compile) from now on, or refuse if it was imported the other way."""
+    if wanted:
+        _refuse_old_interpreter()
     if "triton" in sys.modules:
         actual = bool(importlib.import_module("triton").knobs.runtime.interpret)
         if actual != wanted:
