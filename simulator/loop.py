@@ -7,7 +7,7 @@ them can act, the order chooser picks; the canonical order lets work that is und
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from stalerow.kernels.memory import OutOfBounds
 from stalerow.kernels.sets import KernelSet
@@ -42,12 +42,10 @@ class EngineLoop:
     """
 
     core: Engine
-    schedule: Schedule
     iteration: int = 0
     waiting: bool = False
     steps: int = 0
     stopped: str = ""
-    arrivals: list[str] = field(default_factory=list)
 
 
 class Simulation:
@@ -69,7 +67,7 @@ class Simulation:
         try:
             config = engine_config(schedule)
             core = engine(config) if engine else EngineCore(config, pipeline.profile, policies)
-            self.engine = EngineLoop(core, schedule)
+            self.engine = EngineLoop(core)
         except ValueError as error:
             raise UsageError(str(error)) from None
         self.planner = Planner(schedule.requests, layout.recurrent_block_size, pipeline.drafts)
