@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import msgspec
 
 from stalerow.simulator.schedule import with_profile
+from stalerow.simulator.subject import Subject
 from stalerow.simulator.workers import Workers
 
 if TYPE_CHECKING:
@@ -115,7 +116,7 @@ def _run_one(setting: Setting, seed: int, device: str) -> Result:
         schedule = with_profile(schedule, setting.profile)
     try:
         outcome = resolve(setting.faults).run(
-            schedule, _kernel_set(setting.kernels, device), engine=_engines(setting.python)
+            schedule, Subject(kernels=setting.kernels, device=device).load(), engine=_engines(setting.python)
         )
     except RefusedLayout:
         return Result(setting, seed, "", {}, None, refused=True)
@@ -136,19 +137,6 @@ def _engines(python: str) -> EngineFactory | None:
     engines = ReleasedEngines(python)
     atexit.register(engines.close)
     return engines.__enter__()
-
-
-_kernel_sets: dict[tuple[str, str], object] = {}
-
-
-def _kernel_set(name: str, device: str):
-    from stalerow.kernels.sets import kernel_set
-
-    if name.startswith("reference:"):
-        device = "auto"
-    if (name, device) not in _kernel_sets:
-        _kernel_sets[name, device] = kernel_set(name, device)
-    return _kernel_sets[name, device]
 
 
 def results(
