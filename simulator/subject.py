@@ -75,7 +75,7 @@ class Subject(msgspec.Struct, frozen=True, kw_only=True):
         return self.kernels + (f" with {', '.join(self.faults)}" if self.faults else "")
 
 
-@functools.lru_cache(maxsize=8)
+@functools.cache
 def _load(name: str, device: str) -> KernelSet:
     from stalerow.kernels.sets import kernel_set
 

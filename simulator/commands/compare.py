@@ -47,19 +47,17 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def execute(args: argparse.Namespace) -> int:
-    from stalerow.kernels.sets import kernel_set
     from stalerow.simulator.compare import Row, Setting, results
     from stalerow.simulator.draw.progress import progress
     from stalerow.simulator.draw.results import print_comparison
-    from stalerow.simulator.faults import resolve
+    from stalerow.simulator.subject import Subject
 
     for name in args.kernels:
-        kernel_set(name, "auto" if name.startswith("reference:") else args.device)
+        Subject(kernels=name, device=args.device, faults=tuple(args.fault)).check()
     triton = any(not k.startswith("reference:") for k in args.kernels)
     seeds = args.seeds or (TRITON_SEEDS if triton else REFERENCE_SEEDS)
     engines = _engines(args.engine, args.python)
     faithful, faults = only_faithful(args, args.kernels), tuple(args.fault)
-    resolve(faults)
     settings = [
         Setting(k, pp, runner, *engine, faithful, faults)
         for runner in args.runner

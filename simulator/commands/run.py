@@ -42,7 +42,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def execute(args: argparse.Namespace) -> int:
-    from stalerow.kernels.sets import kernel_set
     from stalerow.simulator.draw.events import EventPrinter
     from stalerow.simulator.draw.results import console
     from stalerow.simulator.faults import resolve
@@ -50,7 +49,8 @@ def execute(args: argparse.Namespace) -> int:
     from stalerow.simulator.subject import Subject
 
     schedule, check = _source(args)
-    kernels = kernel_set(args.kernels, "auto" if args.kernels.startswith("reference:") else args.device)
+    subject = Subject(kernels=args.kernels, device=args.device, faults=tuple(args.fault))
+    kernels = subject.load()
     faults = resolve(args.fault)
     out = console()
     observer: Any = None if args.quiet else EventPrinter(out)
@@ -64,7 +64,6 @@ def execute(args: argparse.Namespace) -> int:
         outcome = faults.run(schedule, kernels, observer=observer, engine=engines)
         if engines is not None:
             out.print(f"steps by the scheduler of vLLM {engines.version}", markup=False)
-    subject = Subject(kernels=args.kernels, device=args.device, faults=tuple(args.fault))
     _print(out, outcome, schedule, subject, draw=engines is None)
     agrees = check is None or _print_check(out, check, args.from_trace)
     return 1 if outcome.violations or not agrees else 0

@@ -80,13 +80,13 @@ def _count(text: str) -> int:
 
 
 def execute(args: argparse.Namespace) -> int:
-    from stalerow.kernels.sets import kernel_set
     from stalerow.simulator.draw.progress import progress
     from stalerow.simulator.draw.serving import print_serving
     from stalerow.simulator.serve.acceptance import from_mean, from_rates
     from stalerow.simulator.serve.costs import with_changes
     from stalerow.simulator.serve.settings import ServeOptions
     from stalerow.simulator.serve.sweep import ServeJob, run_jobs
+    from stalerow.simulator.subject import Subject
 
     drafts = args.num_speculative_tokens
     if args.acceptance_rates and args.acceptance_length:
@@ -97,7 +97,7 @@ def execute(args: argparse.Namespace) -> int:
         acceptance = from_mean(args.acceptance_length or 1 + (MEAN_ACCEPTANCE_LENGTH - 1) * drafts / 4, drafts)
     requests = _requests(args)
     for name in args.kernels:
-        kernel_set(name, "auto" if name.startswith("reference:") else args.device)
+        Subject(kernels=name, device=args.device).check()
     jobs = [
         ServeJob(
             kernels=kernels,

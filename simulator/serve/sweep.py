@@ -36,12 +36,11 @@ class ServeJob(msgspec.Struct, frozen=True, kw_only=True):
 
 def serve(job: ServeJob) -> RunResult:
     """Run one job in this process."""
-    from stalerow.kernels.sets import kernel_set
     from stalerow.simulator.serve.loop import Serving
     from stalerow.simulator.serve.report import summarise
+    from stalerow.simulator.subject import Subject
 
-    device = "auto" if job.kernels.startswith("reference:") else job.device
-    kernels = kernel_set(job.kernels, device)
+    kernels = Subject(kernels=job.kernels, device=job.device).load()
     serving = Serving(
         job.requests, job.options, kernels, job.acceptance, job.costs, job.max_concurrency or None, job.seed
     )

@@ -29,4 +29,6 @@ def test_the_kernel_tests_are_clean(tool: str) -> None:
     if "Device not supported" in done.stdout:
         pytest.skip("compute-sanitizer does not support this machine's device")
     assert done.returncode == 0, done.stdout[-3000:]
+    assert " passed" in done.stdout, done.stdout[-3000:]
+    assert " skipped" not in done.stdout, done.stdout[-3000:]
     assert "ERROR SUMMARY: 0 errors" in done.stdout, done.stdout[-3000:]

@@ -42,6 +42,9 @@ def _too_small(data: dict) -> None:
         (["run", "1", "--kernels", "nonsense"], ["nonsense", "req-idx"]),
         (["run", "missing.json"], ["missing.json", "cannot be read"]),
         (["compare", "--kernels", "reference:req-idx", "nonsense"], ["nonsense"]),
+        (["run", "1", "--kernels", "no_such_module:made"], ["no_such_module:made", "MODULE:FUNCTION"]),
+        (["compare", "--kernels", "no_such_module:made"], ["no_such_module:made", "MODULE:FUNCTION"]),
+        (["serve", "--kernels", "no_such_module:made"], ["no_such_module:made", "MODULE:FUNCTION"]),
     ],
 )
 def test_bad_input_is_one_line_and_exit_code_2(
@@ -53,6 +56,18 @@ def test_bad_input_is_one_line_and_exit_code_2(
     assert error.count("\n") == 1
     for name in names:
         assert name in error
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["run", "1", "--quiet"],
+        ["compare", "--pp", "2", "--runner", "v2", "--seeds", "0:2", "--jobs", "1"],
+        ["serve", "--num-prompts", "2", "-pp", "1", "--jobs", "1"],
+    ],
+)
+def test_a_kernel_set_may_be_made_by_a_function(arguments: list[str], doubles: str) -> None:
+    assert main([*arguments, "--kernels", "stalerow_doubles:clock"]) == 0
 
 
 @pytest.mark.parametrize(
