@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 from stalerow.kernels.memory import OutOfBounds
 from stalerow.kernels.sets import KernelSet
@@ -38,14 +39,14 @@ class EngineLoop:
     """The engine core's busy loop: schedule while there is room, else wait for the oldest step (vLLM 0.32).
 
     An iteration adds arrivals, schedules once if there is anything to schedule, and ends there if the FIFO still has
-    room and work; otherwise it waits for the oldest step's output and processes it.
+    room and work; otherwise it waits for the oldest step's output and processes it: that of `awaited`.
     """
 
     core: Engine
     iteration: int = 0
-    waiting: bool = False
     steps: int = 0
     stopped: str = ""
+    awaited: Step | None = None
 
 
 class Simulation:
@@ -80,50 +81,41 @@ class Simulation:
         self.judges = [RankJudge(rank, self.planner, self.marks, self.found) for rank in self.ranks]
         for rank, judge in zip(self.ranks, self.judges):
             rank.harness = judge
+        self._ready, self._acts = self._actors()
         self._arrivals = sorted(schedule.requests, key=lambda r: r.arrival)
         self._next_arrival = 0
         self._last_step: Step | None = None
         self._taken_by_last: set[int] = set()
 
+    def _actors(self) -> tuple[list[tuple[str, Callable[[], bool]]], dict[str, Callable[[], Operation | Step | None]]]:
+        """What asks each actor whether it can act, in canonical order, and what lets it act."""
+        last = self.ranks[-1]
+        ready: list[tuple[str, Callable[[], bool]]] = []
+        acts: dict[str, Callable[[], Operation | Step | None]] = {"engine": self._engine_act, "side": last.execute_side}
+        for rank, judge in zip(self.ranks, self.judges):
+            acts[f"device{rank.index}"] = partial(self._device_act, rank, judge)
+            acts[f"host{rank.index}"] = partial(self._host_act, rank)
+        ready += [(f"device{rank.index}", rank.queue.runnable) for rank in self.ranks]
+        ready.append(("side", last.side.runnable))
+        ready += [(f"host{rank.index}", rank.host_ready) for rank in self.ranks]
+        ready.append(("engine", self._engine_ready))
+        return ready, acts
+
     def run(self) -> None:
         """Run until nothing can act any more, then check what the prefix cache still offers."""
-        while True:
-            enabled = self._enabled()
-            if not enabled:
-                break
-            choice = self.order.next(enabled) if len(enabled) > 1 else 0
-            self._act(enabled[choice])
+        ready, acts, observer = self._ready, self._acts, self.observer
+        while enabled := [name for name, is_ready in ready if is_ready()]:
+            actor = enabled[self.order.next(enabled) if len(enabled) > 1 else 0]
+            done = acts[actor]()
+            if observer is not None:
+                observer(self, actor, done)
         if self.engine.core.inflight and not self.engine.stopped and not self.found:
             raise InternalError(f"nothing can act with steps {self.engine.core.inflight} in flight")
         if self._last_step is not None and not self.engine.stopped:
             for judge in self.judges:
                 judge.final(self._last_step.hashed)
 
-    def _enabled(self) -> list[str]:
-        enabled = [f"device{r.index}" for r in self.ranks if r.queue.runnable()]
-        if self.ranks[-1].side.runnable():
-            enabled.append("side")
-        enabled += [f"host{r.index}" for r in self.ranks if r.host_ready()]
-        if self._engine_ready():
-            enabled.append("engine")
-        return enabled
-
-    def _act(self, actor: str) -> None:
-        done: Operation | Step | None = None
-        if actor == "engine":
-            done = self._engine_act()
-        elif actor == "side":
-            done = self.ranks[-1].execute_side()
-        elif actor.startswith("device"):
-            index = int(actor[6:])
-            done = self._device_act(index)
-        else:
-            self._host_act(self.ranks[int(actor[4:])])
-        if self.observer is not None:
-            self.observer(self, actor, done)
-
-    def _device_act(self, index: int) -> Operation:
-        rank, judge = self.ranks[index], self.judges[index]
+    def _device_act(self, rank: Rank, judge: RankJudge) -> Operation:
         operation = rank.queue.head()
         try:
             rank.execute()
@@ -163,16 +155,16 @@ class Simulation:
 
     def _engine_ready(self) -> bool:
         engine = self.engine
-        core = engine.core
         if engine.stopped:
             return False
-        if not engine.waiting:
+        oldest = engine.awaited
+        if oldest is None:
+            core = engine.core
             return bool(core.has_requests or core.inflight or self._next_arrival < len(self._arrivals))
-        oldest = core.inflight_steps[0]
         return oldest.number in (self.wires.outputs if oldest.rows else self._taken_by_last)
 
     def _engine_act(self) -> Step | None:
-        if self.engine.waiting:
+        if self.engine.awaited is not None:
             self._process()
             return None
         return self._iterate()
@@ -189,18 +181,23 @@ class Simulation:
             core.add_request(request.id, self.planner.prompt(request.id), request.max_tokens)
             self._next_arrival += 1
         if not core.has_requests:
-            engine.waiting = bool(core.inflight)
+            self._await_oldest()
             return None
         self._abort("pre_schedule", engine.steps + 1)
         step = core.schedule()
         engine.steps += 1
         self._scheduled(step)
-        engine.waiting = not (core.can_schedule and (step.rows or core.has_requests))
+        if not (core.can_schedule and (step.rows or core.has_requests)):
+            self._await_oldest()
         if engine.steps >= self.schedule.limits.max_steps:
             engine.stopped = "step limit"
         elif core.starved and self._next_arrival >= len(self._arrivals) and not self.schedule.aborts:
             engine.stopped = "starved"
         return step
+
+    def _await_oldest(self) -> None:
+        steps = self.engine.core.inflight_steps
+        self.engine.awaited = steps[0] if steps else None
 
     def _scheduled(self, step: Step) -> None:
         plan = self.planner.plan(step)
@@ -227,7 +224,7 @@ class Simulation:
         self._abort("pre_update", self.engine.steps)
         oldest = core.inflight[0]
         core.process(self.planner.plans[oldest].sampled)
-        self.engine.waiting = False
+        self.engine.awaited = None
 
     def _abort(self, phase: str, step: int) -> None:
         ids = [a.request for a in self.schedule.aborts if a.step == step and a.phase == phase]

@@ -12,7 +12,7 @@ from stalerow.simulator.schedule import Order
 
 class PlannedOrder:
     def __init__(self, order: Order) -> None:
-        self._holds = sorted(order.holds, key=lambda h: h.at)
+        self._holds = [(h.at, h.at + h.decisions, h.actor) for h in order.holds]
         self._picks = dict(order.picks)
         self.decision = 0
 
@@ -23,7 +23,7 @@ class PlannedOrder:
             return 0
         if now in self._picks:
             return self._picks[now] % len(enabled)
-        held = {h.actor for h in self._holds if h.at <= now < h.at + h.decisions}
+        held = [actor for start, stop, actor in self._holds if start <= now < stop]
         if not held:
             return 0
         return next((i for i, actor in enumerate(enabled) if actor not in held), 0)

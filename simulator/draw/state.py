@@ -20,7 +20,7 @@ def state(simulation: Simulation) -> list[str]:
     """
     engine = simulation.engine
     core = engine.core
-    waiting = ", waiting for the oldest step's output" if engine.waiting else ""
+    waiting = ", waiting for the oldest step's output" if engine.awaited else ""
     parts = [f"engine   {engine.steps} steps scheduled, in flight {list(core.inflight)}{waiting}"]
     for rank, judge in zip(simulation.ranks, simulation.judges):
         parts.append("\n".join(_rank(rank, judge.ledger)))

@@ -42,8 +42,8 @@ class DeviceQueue:
     def runnable(self) -> bool:
         if not self._queue:
             return False
-        head = self._queue[0]
-        return head.ready is None or head.ready()
+        ready = self._queue[0].ready
+        return ready is None or ready()
 
     def head(self) -> Operation:
         return self._queue[0]
