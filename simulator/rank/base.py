@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
+from itertools import accumulate
 from typing import Any, Protocol
 
 import numpy as np
@@ -162,30 +163,34 @@ class Rank:
         """Stage block-table writes (group, row, start, ids); counts and ids are read when the device gets there."""
         if not writes:
             return
-        groups, rows, starts = (np.array([w[i] for w in writes], dtype=np.int32) for i in range(3))
-        lens = np.cumsum([len(w[3]) for w in writes], dtype=np.int32)
-        contents = self.device([b for w in writes for b in w[3]], "int32")
         stage = self.staging.stage
-        reads = [stage(n, v) for n, v in (("groups", groups), ("rows", rows), ("starts", starts), ("lens", lens))]
-        count, total = len(writes), int(lens[-1])
+        groups, rows, starts = (stage(name, [w[i] for w in writes]) for i, name in enumerate(("groups", "rows", "starts")))
+        lens = stage("lens", list(accumulate(len(w[3]) for w in writes)))
+        ids = [block for w in writes for block in w[3]]
+        contents, count, total = self.device(ids, "int32"), len(writes), len(ids)
 
         def run() -> None:
-            g, r, s, n = (read() for read in reads)
+            g, r, s = (self.device(read(), "int32") for read in (groups, rows, starts))
             # An overwritten buffer must not read past this step's contents, nor backwards.
-            n = np.maximum.accumulate(np.minimum(n, total))
-            g, r, s, n = (self.device(a, "int32") for a in (g, r, s, n))
-            self.ops.apply_writes(self.tables, g, r, s, n, contents, count)
+            ends = self.device(list(accumulate((min(n, total) for n in lens()), max)), "int32")
+            self.ops.apply_writes(self.tables, g, r, s, ends, contents, count)
 
         self.push("writes", step, run, writes=writes)
 
-    def push_block_counts(self, step: int, counts: np.ndarray) -> None:
-        read = self.staging.stage("num_blocks", counts)
-        self.push("block_counts", step, lambda: self.ops.set_num_blocks(self.tables, self.device(read(), "int32")))
+    def push_block_counts(self, step: int, counts: Sequence[Sequence[int]]) -> None:
+        """Stage the number of blocks of every group and slot."""
+        read = self.staging.stage("num_blocks", [n for group in counts for n in group])
+        shape = len(counts), len(counts[0])
+
+        def run() -> None:
+            self.ops.set_num_blocks(self.tables, self.device(np.reshape(read(), shape), "int32"))
+
+        self.push("block_counts", step, run)
 
     def push_forward(self, batch: Batch, idx_mapping: Any) -> None:
         """The stand-in forward: waits for the previous rank's activations and leaves its own for the next."""
         step, rank, wires = batch.step, self.index, self.wires
-        is_spec = self.device(batch.is_spec.astype(np.int32), "int32")
+        is_spec = self.device(batch.is_spec, "int32")
         qsl = self.device(batch.query_start_loc, "int32")
         num_rows = batch.num_rows
 

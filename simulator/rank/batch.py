@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 
 import numpy as np
 
@@ -35,8 +36,5 @@ def batch_order(step: Step, decode_query_len: int) -> list[ScheduledRow]:
 
 def query_start_loc(rows: Sequence[ScheduledRow], size: int) -> np.ndarray:
     """Exclusive prefix sums of the rows' token counts; entries past the last row repeat the total."""
-    out = np.zeros(size, dtype=np.int32)
-    counts = np.cumsum([r.num_tokens for r in rows], dtype=np.int32)
-    out[1 : len(rows) + 1] = counts
-    out[len(rows) + 1 :] = counts[-1] if len(rows) else 0
-    return out
+    starts = list(accumulate((r.num_tokens for r in rows), initial=0))
+    return np.array(starts + starts[-1:] * (size - len(starts)), dtype=np.int32)

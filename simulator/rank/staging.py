@@ -8,39 +8,36 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import numpy as np
-
 
 class StagingPool:
+    """Buffers of integers by pool name. A buffer's content is a list that is replaced, never changed."""
+
     def __init__(self, depth: int) -> None:
         self.depth = depth
         self.overwritten: set[str] = set()
-        self._buffers: dict[str, list[np.ndarray | None]] = {}
+        self._buffers: dict[str, list[list[int]]] = {}
         self._turn: dict[str, int] = {}
 
-    def stage(self, name: str, values: np.ndarray) -> Callable[[], np.ndarray]:
-        """Copy `values` into the next buffer of pool `name`; the result reads that buffer's content at call time.
+    def stage(self, name: str, values: list[int]) -> Callable[[], list[int]]:
+        """Put `values`, which nobody may change any more, into the next buffer of pool `name`.
 
-        A reader of n values of a buffer overwritten by fewer sees the new values first and its own old ones after.
+        The result reads that buffer's content at call time. A reader of n values of a buffer overwritten by fewer sees
+        the new values first and its own old ones after.
         """
-        ring = self._buffers.setdefault(name, [None] * self.depth)
+        ring = self._buffers.get(name)
+        if ring is None:
+            ring = self._buffers[name] = [[] for _ in range(self.depth)]
         turn = self._turn[name] = (self._turn.get(name, -1) + 1) % self.depth
-        shape = values.shape
-        flat = np.array(values).reshape(-1)
-        buffer = ring[turn]
-        if buffer is None or buffer.dtype != flat.dtype or buffer.size < flat.size:
-            grown = np.zeros(flat.size, dtype=flat.dtype)
-            if buffer is not None and buffer.dtype == flat.dtype:
-                grown[: buffer.size] = buffer
-            buffer = ring[turn] = grown
-        buffer[: flat.size] = flat
+        count = len(values)
+        content = ring[turn] = values + ring[turn][count:]
 
-        def read() -> np.ndarray:
+        def read() -> list[int]:
             current = ring[turn]
-            assert current is not None
-            found = current[: flat.size].copy()
-            if not np.array_equal(found, flat):
+            if current is content:
+                return values
+            found = current[:count]
+            if found != values:
                 self.overwritten.add(name)
-            return found.reshape(shape)
+            return found
 
         return read

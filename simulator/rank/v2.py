@@ -6,11 +6,12 @@ staged writes, then build the batch, gather, preprocess, precopy, indices, forwa
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from stalerow.simulator.engine.step import NewRequest, Step
+from stalerow.simulator.engine.step import NewRequest, ScheduledRow, Step
 from stalerow.simulator.rank.base import Rank
 from stalerow.simulator.rank.batch import Batch, batch_order, query_start_loc
 from stalerow.simulator.rank.device import Operation
@@ -23,11 +24,10 @@ class RankV2(Rank):
         super().__init__(*args, **kwargs)
         self.slot_table = SlotTable(self.limits.max_num_seqs)
         self.ring = None if self.is_last else DeferredRing(self.policy.ring_depth(self.pipeline.pp))
-        groups = len(self.layout.groups)
-        self.block_counts = np.zeros((groups, self.max_reqs), dtype=np.int32)
-        self.computed = np.zeros(self.max_reqs, dtype=np.int64)
-        self.prefill_len = np.zeros(self.max_reqs, dtype=np.int64)
-        self.length_cap = np.zeros(self.max_reqs, dtype=np.int64)
+        self.block_counts = [[0] * self.max_reqs for _ in self.layout.groups]
+        self.computed = [0] * self.max_reqs
+        self.prefill_len = [0] * self.max_reqs
+        self.length_cap = [0] * self.max_reqs
         self._writes: list[tuple[int, int, int, tuple[int, ...]]] = []
         self._late: list[Operation] = []
 
@@ -54,7 +54,7 @@ class RankV2(Rank):
         if entry is None:
             return
         exclude = self.policy.excluded(entry, self.slot_table.generation)
-        if exclude.all():
+        if all(exclude.tolist()):
             return
         idx_mapping = self.device(np.where(exclude, -1, entry.slots), "int64")
         kept = tuple(r for r, out in zip(entry.requests, exclude) if not out)
@@ -128,7 +128,7 @@ class RankV2(Rank):
             for group, ids in enumerate(new.block_ids):
                 if ids:
                     self._writes.append((group, slot, 0, ids))
-                self.block_counts[group, slot] = len(ids)
+                self.block_counts[group][slot] = len(ids)
             seeds.append((slot, new, reused))
         self.push_admit(step, seeds)
         if seeds:
@@ -137,9 +137,9 @@ class RankV2(Rank):
     def _push_seeds(self, step: int, seeds: list[tuple[int, NewRequest]]) -> None:
         """Seed per-slot state. Counts go through staging buffers; columns and accepted counts are plain fills."""
         stage = self.staging.stage
-        slots = np.array([slot for slot, _ in seeds], dtype=np.int32)
-        computed = np.array([new.num_computed_tokens for _, new in seeds], dtype=np.int32)
-        total = np.array([len(new.prefill_token_ids) for _, new in seeds], dtype=np.int32)
+        slots = [slot for slot, _ in seeds]
+        computed = [new.num_computed_tokens for _, new in seeds]
+        total = [len(new.prefill_token_ids) for _, new in seeds]
         width = self.backend.to_host(self.slots.token_ids).shape[1]
         tokens = np.zeros((len(seeds), width), dtype=np.int32)
         for i, (_, new) in enumerate(seeds):
@@ -165,9 +165,9 @@ class RankV2(Rank):
             self.computed[slot] = known.num_computed_tokens
             for group, ids in enumerate(known.new_block_ids or ()):
                 if ids:
-                    start = int(self.block_counts[group, slot])
+                    start = self.block_counts[group][slot]
                     self._writes.append((group, slot, start, ids))
-                    self.block_counts[group, slot] = start + len(ids)
+                    self.block_counts[group][slot] = start + len(ids)
         self.push_zero_and_copies(step)
 
     def apply(self, step: Step) -> None:
@@ -178,27 +178,37 @@ class RankV2(Rank):
     def build_batch(self, step: Step) -> Batch:
         rows = batch_order(step, self.pipeline.drafts + 1)
         requests = tuple(r.request for r in rows)
-        slots = np.array([self.slot_table.slot_of[r] for r in requests], dtype=np.int64)
-        tokens = np.array([r.num_tokens for r in rows], dtype=np.int64)
-        drafts = np.array([r.num_drafts for r in rows], dtype=np.int64)
-        computed, prefill = self.computed[slots], self.prefill_len[slots]
-        done = np.minimum(computed, prefill)
-        prefilling = done < prefill
-        tail = prefilling & (tokens - drafts == 1) & self.policy.runs_as_decode(done, drafts)
-        is_spec = (~prefilling | tail) & (self.pipeline.drafts > 0)
-        needs = computed + tokens >= prefill
-        needs &= ~(prefilling & (prefill + 1 >= self.length_cap[slots]))
-        uniform = bool((~prefilling | tail).all() and (tokens == self.pipeline.drafts + 1).all())
+        slots = [self.slot_table.slot_of[r] for r in requests]
+        decodes = self._decodes(rows, slots)
+        uniform = all(decodes) and all(r.num_tokens == self.pipeline.drafts + 1 for r in rows)
         return Batch(
             step=step.number,
             rows=tuple(rows),
             requests=requests,
-            slots=slots,
+            slots=np.array(slots, dtype=np.int64),
             query_start_loc=query_start_loc(rows, self.max_reqs + 1),
-            is_spec=is_spec,
-            needs_output=needs,
+            is_spec=np.array(decodes if self.pipeline.drafts else [False] * len(rows)),
+            needs_output=np.array([self._needs_output(row, slot) for row, slot in zip(rows, slots)]),
             num_padded=self.policy.padded_rows(len(rows), uniform),
         )
+
+    def _decodes(self, rows: Sequence[ScheduledRow], slots: Sequence[int]) -> list[bool]:
+        """Which rows run as decodes: those past their prefill, and the one-token tails that the policy lets."""
+        computed, prefill = [self.computed[s] for s in slots], [self.prefill_len[s] for s in slots]
+        decodes = [c >= p for c, p in zip(computed, prefill)]
+        tails = [not decode and r.num_tokens - r.num_drafts == 1 for decode, r in zip(decodes, rows)]
+        if any(tails):
+            done, drafts = np.minimum(computed, prefill), np.array([r.num_drafts for r in rows])
+            runs = self.policy.runs_as_decode(done, drafts)
+            decodes = [decode or (tail and bool(run)) for decode, tail, run in zip(decodes, tails, runs)]
+        return decodes
+
+    def _needs_output(self, row: ScheduledRow, slot: int) -> bool:
+        """Whether a row samples a token that somebody will use."""
+        computed, prefill = self.computed[slot], self.prefill_len[slot]
+        if computed < prefill and prefill + 1 >= self.length_cap[slot]:
+            return False
+        return computed + row.num_tokens >= prefill
 
     def run_batch(self, step: Step, batch: Batch) -> None:
         number, num_rows, padded = step.number, batch.num_rows, batch.num_padded
@@ -243,7 +253,7 @@ class RankV2(Rank):
 
         self.push("sample", number, sample, batch=batch)
         self.push_outcome(number, idx_mapping, batch.requests, batch.slots, qsl, batch.requests, number)
-        if self.pipeline.pp > 1 and batch.needs_output.any():
+        if self.pipeline.pp > 1 and any(batch.needs_output.tolist()):
             self.side.push(
                 Operation("broadcast", number, lambda: wires.received.add(number), lambda: number in wires.sampled)
             )
@@ -251,7 +261,8 @@ class RankV2(Rank):
     def _defer(self, batch: Batch, idx_mapping: Any, qsl: Any) -> None:
         """Non-last rank: remember the batch for P steps, count optimistically, neutralise num_accepted if needed."""
         assert self.ring is not None
-        if batch.needs_output.any():
+        needs_output = batch.needs_output.tolist()
+        if any(needs_output):
             self.ring.fill(
                 RingEntry(
                     batch.step,
@@ -267,5 +278,5 @@ class RankV2(Rank):
             self.ops.advance_computed(self.slots, idx_mapping, qsl, num_rows)
 
         self.push("advance", batch.step, advance)
-        if not batch.needs_output.all():
+        if not all(needs_output):
             self.push("fill_accepted", batch.step, lambda: self.ops.fill_accepted(self.slots, idx_mapping, 1, num_rows))
