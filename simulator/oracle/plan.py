@@ -9,15 +9,26 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+import numpy as np
+
 from stalerow.simulator.engine.step import Step
 from stalerow.simulator.errors import InternalError
 from stalerow.simulator.oracle.streams import TokenStream, junk_hash
 from stalerow.simulator.schedule import Request
 
+KEPT_TABLES = 8
+
 
 @dataclass(slots=True)
 class PlanRow:
-    """One request's share of one step. Counts are tokens; `start` is the true num_computed_tokens before the step."""
+    """One request's share of one step. Counts are tokens; `start` is the true num_computed_tokens before the step.
+
+    What follows from the rest is worked out once, since the oracle asks for it after every launch: `end` is the true
+    num_computed_tokens once the output is known, `column` the running column during the step, drafts counted, and
+    `boundary` the postprocess copy that this row's output asks for (DOMAIN: postprocess), or None. `accepted_after` is
+    num_accepted once postprocess has run: 1 where the boundary's column is the running one. `accepted_in_forward` is
+    what the forward reads: 1 when preprocess moved the running column.
+    """
 
     request: str
     incarnation: int
@@ -33,49 +44,27 @@ class PlanRow:
     seed_column: int
     block_size: int
 
-    @property
-    def num_rejected(self) -> int:
-        return max(self.num_drafts + 1 - self.num_sampled, 0) if self.num_sampled else 0
+    num_rejected: int = field(init=False)
+    end: int = field(init=False)
+    column: int = field(init=False)
+    column_before: int = field(init=False)
+    boundary: BoundaryCopy | None = field(init=False)
+    accepted_after: int = field(init=False)
+    accepted_before: int = field(init=False)
+    accepted_in_forward: int = field(init=False)
 
-    @property
-    def end(self) -> int:
-        """True num_computed_tokens once the output is known."""
-        return self.start + self.num_tokens - self.num_rejected
-
-    @property
-    def column(self) -> int:
-        """Running column during the step, drafts counted."""
-        return -(-(self.start + self.num_tokens) // self.block_size) - 1
-
-    @property
-    def column_before(self) -> int:
-        return self.previous.column if self.previous else self.seed_column
-
-    @property
-    def boundary(self) -> BoundaryCopy | None:
-        """The postprocess copy that this row's output asks for (DOMAIN: postprocess), or None."""
-        accepted = max(self.num_sampled, 1)
-        first = self.end - accepted + 1
-        aligned = self.end // self.block_size * self.block_size
-        if aligned < first:
-            return None
-        return BoundaryCopy(self.column, aligned - first, aligned // self.block_size - 1)
-
-    @property
-    def accepted_after(self) -> int:
-        """num_accepted once postprocess has run: 1 where the boundary's column is the running one."""
-        copy = self.boundary
-        return 1 if copy and copy.source == copy.target else max(self.num_sampled, 1)
-
-    @property
-    def accepted_before(self) -> int:
-        return self.previous.accepted_after if self.previous else 1
-
-    @property
-    def accepted_in_forward(self) -> int:
-        """num_accepted that the forward reads: 1 when preprocess moved the running column."""
+    def __post_init__(self) -> None:
+        size, previous, accepted = self.block_size, self.previous, max(self.num_sampled, 1)
+        self.num_rejected = max(self.num_drafts + 1 - self.num_sampled, 0) if self.num_sampled else 0
+        self.end = self.start + self.num_tokens - self.num_rejected
+        self.column = -(-(self.start + self.num_tokens) // size) - 1
+        self.boundary = _boundary(self.end, accepted, self.column, size)
+        in_place = self.boundary is not None and self.boundary.source == self.boundary.target
+        self.accepted_after = 1 if in_place else accepted
+        self.column_before = previous.column if previous else self.seed_column
+        self.accepted_before = previous.accepted_after if previous else 1
         moved = self.column_before >= 0 and self.column_before != self.column
-        return 1 if moved else self.accepted_before
+        self.accepted_in_forward = 1 if moved else self.accepted_before
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +78,14 @@ class BoundaryCopy:
     @property
     def moves(self) -> bool:
         return self.source != self.target or self.bias > 0
+
+
+def _boundary(end: int, accepted: int, column: int, block_size: int) -> BoundaryCopy | None:
+    """The copy for `accepted` tokens up to `end`, if a multiple of the block size lies among them."""
+    first, aligned = end - accepted + 1, end // block_size * block_size
+    if aligned < first:
+        return None
+    return BoundaryCopy(column, aligned - first, aligned // block_size - 1)
 
 
 @dataclass(slots=True)
@@ -120,6 +117,7 @@ class Planner:
         self._num_drafts = num_drafts
         self._progress = {r: _Progress() for r in self.requests}
         self.plans: dict[int, StepPlan] = {}
+        self._tables: dict[tuple[int, tuple[str, ...], int], np.ndarray] = {}
 
     def prompt(self, request: str) -> list[int]:
         return self.streams[request].slice(0, self.requests[request].prompt_len)
@@ -179,7 +177,24 @@ class Planner:
     def hashes(self, row: PlanRow) -> list[int]:
         """Hashes of the row's prefixes of 0..start+num_tokens tokens; drafts to be rejected end in junk hashes."""
         stream = self.streams[row.request]
-        good = row.start + row.num_tokens - row.num_rejected
-        stream.hash_at(good)
-        last = stream.hashes[good]
+        good = row.end
+        last = stream.hash_at(good)
         return stream.hashes[: good + 1] + [junk_hash(last, row.step, j) for j in range(row.num_rejected)]
+
+    def hash_table(self, step: int, requests: tuple[str, ...], width: int) -> np.ndarray:
+        """`hashes` of the rows of a step, as bit patterns: int64 [rows, width], zero past the end. Not to be changed.
+
+        Every rank and every judge asks for the same table; the last few are kept.
+        """
+        key = step, requests, width
+        table = self._tables.get(key)
+        if table is None:
+            rows = self.plans[step].rows
+            unsigned = np.zeros((len(requests), width), dtype=np.uint64)
+            for line, request in zip(unsigned, requests):
+                values = self.hashes(rows[request])
+                line[: len(values)] = values
+            if len(self._tables) == KEPT_TABLES:
+                del self._tables[next(iter(self._tables))]
+            table = self._tables[key] = unsigned.view(np.int64)
+        return table

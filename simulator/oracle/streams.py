@@ -6,6 +6,8 @@ before it. So equal prefixes have equal continuations, whoever computes them and
 
 from __future__ import annotations
 
+import functools
+
 from stalerow.simulator.schedule import Request
 
 MASK = (1 << 64) - 1
@@ -26,12 +28,22 @@ def mix64(value: int) -> int:
 
 def extend(prefix_hash: int, token: int) -> int:
     """Hash of a prefix with one more token."""
-    return mix64(prefix_hash * 3 + mix64(token * GOLDEN))
+    return mix64(prefix_hash * 3 + _mixed_token(token))
+
+
+@functools.lru_cache(maxsize=2 * VOCABULARY)
+def _mixed_token(token: int) -> int:
+    return mix64(token * GOLDEN)
 
 
 def stream_token(stream: int, index: int) -> int:
     """Token `index` of the numbered prompt stream."""
-    return FIRST_TOKEN + mix64(mix64(stream) + index) % VOCABULARY
+    return FIRST_TOKEN + mix64(_mixed_stream(stream) + index) % VOCABULARY
+
+
+@functools.lru_cache(maxsize=64)
+def _mixed_stream(stream: int) -> int:
+    return mix64(stream)
 
 
 def junk_hash(prefix_hash: int, step: int, draft: int) -> int:

@@ -228,12 +228,7 @@ class Rank:
 
     def hash_table(self, batch: Batch) -> np.ndarray:
         """Prefix hashes of every row, int64 [rows, longest]; the model's input, in effect."""
-        plan = self.planner.plans[batch.step]
-        lists = [self.planner.hashes(plan.rows[r]) for r in batch.requests]
-        table = np.zeros((len(lists), self.span + 1), dtype=np.uint64)
-        for i, values in enumerate(lists):
-            table[i, : len(values)] = values
-        return table.view(np.int64)
+        return self.planner.hash_table(batch.step, batch.requests, self.span + 1)
 
     def sampler_output(self, batch: Batch) -> SampledOutput:
         """What the last rank samples: the schedule decides how many drafts are accepted."""
