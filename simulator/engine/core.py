@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 from stalerow.simulator.engine.config import EngineConfig
 from stalerow.simulator.engine.policies import Policies
@@ -20,8 +21,7 @@ from stalerow.simulator.engine.scheduler import Scheduler
 from stalerow.simulator.engine.step import BlockLists, Step
 
 
-@dataclass(frozen=True, slots=True)
-class Delivered:
+class Delivered(msgspec.Struct, frozen=True):
     """What processing one step's output gave to the clients.
 
     `outputs`: per request in the step's order, the number of tokens delivered and the finish reason

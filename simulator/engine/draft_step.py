@@ -6,14 +6,14 @@ Filled by the scheduler's running and admission passes, then turned into the wir
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+
+import msgspec
 
 from stalerow.simulator.engine.request import Request
 from stalerow.simulator.engine.step import BlockLists, CachedRequest, NewRequest, ScheduledRow
 
 
-@dataclass(slots=True)
-class Scheduled:
+class Scheduled(msgspec.Struct, eq=False):
     """One row being built; `num_computed_tokens` is the count before the step."""
 
     request: Request

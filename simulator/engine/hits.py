@@ -7,15 +7,15 @@ and the managers' find_longest_cache_hit.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 from stalerow.simulator.engine.block_pool import NULL_BLOCK, BlockPool
 from stalerow.simulator.engine.config import EngineConfig
 from stalerow.simulator.engine.rules import CacheRules
 
 
-@dataclass(frozen=True, slots=True)
-class Hit:
+class Hit(msgspec.Struct, frozen=True):
     """`num_tokens` tokens served by `blocks` (one list per group, null for columns that nobody needs).
 
     `junction` is the end of a longer prefix that some group could serve but others could not, 0 if there is
@@ -27,8 +27,7 @@ class Hit:
     junction: int
 
 
-@dataclass(frozen=True, slots=True)
-class _Family:
+class _Family(msgspec.Struct, frozen=True):
     """Groups that are looked up together."""
 
     groups: tuple[int, ...]

@@ -8,13 +8,13 @@ block; tuples of lists are per KV-cache group, in group order.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+
+import msgspec
 
 BlockLists = tuple[tuple[int, ...], ...]
 
 
-@dataclass(frozen=True, slots=True)
-class ScheduledRow:
+class ScheduledRow(msgspec.Struct, frozen=True):
     """One request's share of a step.
 
     `num_tokens` includes `num_drafts`; `num_computed_tokens` is the count sent to the ranks before this step,
@@ -29,8 +29,7 @@ class ScheduledRow:
     is_final_or_decode: bool
 
 
-@dataclass(frozen=True, slots=True)
-class NewRequest:
+class NewRequest(msgspec.Struct, frozen=True):
     """An admission: a request that the ranks must put into a slot, with its whole block table.
 
     Resumed requests are sent like this to either model runner (vLLM sends V1 the same content as an update).
@@ -50,8 +49,7 @@ class NewRequest:
     max_tokens: int
 
 
-@dataclass(frozen=True, slots=True)
-class CachedRequest:
+class CachedRequest(msgspec.Struct, frozen=True):
     """A request that the ranks know already: block ids to append per group, None if there are none at all."""
 
     request: str
@@ -59,8 +57,7 @@ class CachedRequest:
     new_block_ids: BlockLists | None
 
 
-@dataclass(frozen=True, slots=True)
-class CachedBlock:
+class CachedBlock(msgspec.Struct, frozen=True):
     """A block that the prefix cache can hand to another request.
 
     `num_tokens` is the boundary: the block serves a prefix of that many tokens. `request` computed its
@@ -72,8 +69,7 @@ class CachedBlock:
     request: str
 
 
-@dataclass(frozen=True, slots=True)
-class Step:
+class Step(msgspec.Struct, frozen=True):
     """Everything that one call of the scheduler decided.
 
     `rows` and `cached` keep the scheduler's order (running requests, then admissions), `new` has fresh

@@ -7,8 +7,8 @@ kernels run on, and it is compared with the whole pool, untouched pages included
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
+import msgspec
 import numpy as np
 
 from stalerow.kernels.layout import Layout, StateEntry
@@ -16,8 +16,7 @@ from stalerow.simulator.oracle.ledger import Ledger
 from stalerow.simulator.oracle.plan import PlanRow
 
 
-@dataclass(frozen=True, slots=True)
-class StateCopy:
+class StateCopy(msgspec.Struct, frozen=True):
     """One intended copy of a state tensor of one layer: block `source` to block `target`, `bias` tokens further on."""
 
     request: str

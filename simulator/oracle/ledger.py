@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+import msgspec
+
 from stalerow.kernels.layout import Layout
 from stalerow.simulator.engine.step import Step
 
 
-@dataclass(frozen=True, slots=True)
-class Owner:
+class Owner(msgspec.Struct, frozen=True):
     """A request's column in a group; a block may have several owners after prefix hits."""
 
     request: str

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+import msgspec
 import numpy as np
 
 from stalerow.simulator.engine.step import Step
@@ -67,8 +68,7 @@ class PlanRow:
         self.accepted_in_forward = 1 if moved else self.accepted_before
 
 
-@dataclass(frozen=True, slots=True)
-class BoundaryCopy:
+class BoundaryCopy(msgspec.Struct, frozen=True):
     """State at column `source` shifted by `bias` accepted tokens is saved at column `target`."""
 
     source: int

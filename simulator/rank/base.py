@@ -164,7 +164,9 @@ class Rank:
         if not writes:
             return
         stage = self.staging.stage
-        groups, rows, starts = (stage(name, [w[i] for w in writes]) for i, name in enumerate(("groups", "rows", "starts")))
+        groups, rows, starts = (
+            stage(name, [w[i] for w in writes]) for i, name in enumerate(("groups", "rows", "starts"))
+        )
         lens = stage("lens", list(accumulate(len(w[3]) for w in writes)))
         ids = [block for w in writes for block in w[3]]
         contents, count, total = self.device(ids, "int32"), len(writes), len(ids)

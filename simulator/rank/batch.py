@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import accumulate
 
+import msgspec
 import numpy as np
 
 from stalerow.simulator.engine.step import ScheduledRow, Step
 
 
-@dataclass(frozen=True, slots=True)
-class Batch:
+class Batch(msgspec.Struct, frozen=True):
     """Rows in batch order. slots int64 [rows]; query_start_loc int32 [max_reqs + 1]; masks bool [rows]."""
 
     step: int

@@ -8,19 +8,19 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from typing import Any
 
+import msgspec
 
-@dataclass(slots=True)
-class Operation:
+
+class Operation(msgspec.Struct, eq=False):
     """One queued device operation. `about` tells observers what the host meant by it."""
 
     kind: str
     step: int
     run: Callable[[], None]
     ready: Callable[[], bool] | None = None
-    about: Mapping[str, Any] = field(default_factory=dict)
+    about: Mapping[str, Any] = {}
 
 
 class DeviceQueue:

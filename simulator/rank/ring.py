@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass
 
+import msgspec
 import numpy as np
 
 
-@dataclass(frozen=True, slots=True)
-class RingEntry:
+class RingEntry(msgspec.Struct, frozen=True):
     """What a non-last rank remembers of a step until its sampled tokens arrive.
 
     slots: int64 [rows], the batch mapping; generation: int64 [rows], the slots' counters at push;

@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+import msgspec
 
-@dataclass(slots=True)
-class SampledOutput:
+
+class SampledOutput(msgspec.Struct, eq=False):
     """One step's sampler output, in the last rank's batch order. Arrays live on the ranks' backend.
 
     tokens: int64 [rows, K+1]; num_sampled, num_rejected: int32 [rows].
