@@ -81,30 +81,30 @@ class Simulation:
         self.judges = [RankJudge(rank, self.planner, self.marks, self.found) for rank in self.ranks]
         for rank, judge in zip(self.ranks, self.judges):
             rank.harness = judge
-        self._ready, self._acts = self._actors()
+        self._acts = self._actors()
+        streams = [(f"device{rank.index}", rank.queue) for rank in self.ranks] + [("side", self.ranks[-1].side)]
+        self._streams = [(name, queue.operations) for name, queue in streams]
+        self._hosts = [(f"host{rank.index}", rank.inbox, rank.host_ready) for rank in self.ranks]
         self._arrivals = sorted(schedule.requests, key=lambda r: r.arrival)
         self._next_arrival = 0
         self._last_step: Step | None = None
         self._taken_by_last: set[int] = set()
 
-    def _actors(self) -> tuple[list[tuple[str, Callable[[], bool]]], dict[str, Callable[[], Operation | Step | None]]]:
-        """What asks each actor whether it can act, in canonical order, and what lets it act."""
-        last = self.ranks[-1]
-        ready: list[tuple[str, Callable[[], bool]]] = []
-        acts: dict[str, Callable[[], Operation | Step | None]] = {"engine": self._engine_act, "side": last.execute_side}
+    def _actors(self) -> dict[str, Callable[[], Operation | Step | None]]:
+        """What lets each actor act, by its name."""
+        acts: dict[str, Callable[[], Operation | Step | None]] = {
+            "engine": self._engine_act,
+            "side": self.ranks[-1].execute_side,
+        }
         for rank, judge in zip(self.ranks, self.judges):
             acts[f"device{rank.index}"] = partial(self._device_act, rank, judge)
             acts[f"host{rank.index}"] = partial(self._host_act, rank)
-        ready += [(f"device{rank.index}", rank.queue.runnable) for rank in self.ranks]
-        ready.append(("side", last.side.runnable))
-        ready += [(f"host{rank.index}", rank.host_ready) for rank in self.ranks]
-        ready.append(("engine", self._engine_ready))
-        return ready, acts
+        return acts
 
     def run(self) -> None:
         """Run until nothing can act any more, then check what the prefix cache still offers."""
-        ready, acts, observer = self._ready, self._acts, self.observer
-        while enabled := [name for name, is_ready in ready if is_ready()]:
+        acts, observer = self._acts, self.observer
+        while enabled := self._enabled():
             actor = enabled[self.order.next(enabled) if len(enabled) > 1 else 0]
             done = acts[actor]()
             if observer is not None:
@@ -114,6 +114,21 @@ class Simulation:
         if self._last_step is not None and not self.engine.stopped:
             for judge in self.judges:
                 judge.final(self._last_step.hashed)
+
+    def _enabled(self) -> list[str]:
+        """Who can act now, in canonical order. Asked before every event, so it calls as little as it can."""
+        enabled = []
+        for name, operations in self._streams:
+            if operations:
+                ready = operations[0].ready
+                if ready is None or ready():
+                    enabled.append(name)
+        for name, inbox, ready in self._hosts:
+            if inbox and ready():
+                enabled.append(name)
+        if self._engine_ready():
+            enabled.append("engine")
+        return enabled
 
     def _device_act(self, rank: Rank, judge: RankJudge) -> Operation:
         operation = rank.queue.head()

@@ -14,12 +14,13 @@ class PlannedOrder:
     def __init__(self, order: Order) -> None:
         self._holds = [(h.at, h.at + h.decisions, h.actor) for h in order.holds]
         self._picks = dict(order.picks)
+        self._canonical_from = max([0, *(stop for _, stop, _ in self._holds), *(at + 1 for at in self._picks)])
         self.decision = 0
 
     def next(self, enabled: Sequence[str]) -> int:
         now = self.decision
         self.decision += 1
-        if not self._holds and not self._picks:
+        if now >= self._canonical_from:
             return 0
         if now in self._picks:
             return self._picks[now] % len(enabled)

@@ -74,24 +74,22 @@ class Ledger:
         return taken
 
     def _append(self, request: str, group: int, ids: tuple[int, ...], hit: int, taken: Taken) -> None:
-        columns = self.columns[request][group]
+        columns, recurrent = self.columns[request][group], group in self._layout.recurrent_groups
         for block in ids:
             column = len(columns)
             columns.append(block)
             if block == 0:
                 continue
             owner = Owner(request, group, column)
-            mine = [o for o in self.owners.get(block, ()) if o.request == request and o.group == group]
             if column < hit:
                 self.owners[block] = [*self.owners.get(block, ()), owner]
-            elif mine:
+            elif self.owns(request, group, block):
                 taken.relocated += 1
                 self.owners[block] = [owner]
             else:
                 taken.reused += block in self.ever
                 self.owners[block] = [owner]
-                kind = self._layout.groups[group].kind
-                (taken.recurrent if kind == "recurrent" else taken.attention).append(block)
+                (taken.recurrent if recurrent else taken.attention).append(block)
             self.ever.add(block)
 
     def alive(self, request: str, incarnation: int) -> bool:
@@ -103,7 +101,8 @@ class Ledger:
         return columns[column] if 0 <= column < len(columns) else 0
 
     def owns(self, request: str, group: int, block: int) -> bool:
-        return any(o.request == request and o.group == group for o in self.owners.get(block, ()))
+        owners = self.owners.get(block)
+        return bool(owners) and any(o.request == request and o.group == group for o in owners)
 
     def describe(self, block: int) -> str:
         """The owners of a block in words."""

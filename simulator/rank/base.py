@@ -164,9 +164,9 @@ class Rank:
         if not writes:
             return
         stage = self.staging.stage
-        groups, rows, starts = (
-            stage(name, [w[i] for w in writes]) for i, name in enumerate(("groups", "rows", "starts"))
-        )
+        groups = stage("groups", [w[0] for w in writes])
+        rows = stage("rows", [w[1] for w in writes])
+        starts = stage("starts", [w[2] for w in writes])
         lens = stage("lens", list(accumulate(len(w[3]) for w in writes)))
         ids = [block for w in writes for block in w[3]]
         contents, count, total = self.device(ids, "int32"), len(writes), len(ids)
@@ -185,7 +185,7 @@ class Rank:
         shape = len(counts), len(counts[0])
 
         def run() -> None:
-            self.ops.set_num_blocks(self.tables, self.device(np.reshape(read(), shape), "int32"))
+            self.ops.set_num_blocks(self.tables, self.device(np.array(read()).reshape(shape), "int32"))
 
         self.push("block_counts", step, run)
 

@@ -24,33 +24,33 @@ class Operation(msgspec.Struct, eq=False):
 
 
 class DeviceQueue:
-    """One stream of one rank."""
+    """One stream of one rank. `operations` is what is queued, oldest first."""
 
     def __init__(self) -> None:
-        self._queue: deque[Operation] = deque()
+        self.operations: deque[Operation] = deque()
 
     def __len__(self) -> int:
-        return len(self._queue)
+        return len(self.operations)
 
     def push(self, operation: Operation) -> None:
-        self._queue.append(operation)
+        self.operations.append(operation)
 
     def overtake(self, operation: Operation) -> None:
         """Put an operation in front of everything queued: what another stream would do."""
-        self._queue.appendleft(operation)
+        self.operations.appendleft(operation)
 
     def runnable(self) -> bool:
-        if not self._queue:
+        if not self.operations:
             return False
-        ready = self._queue[0].ready
+        ready = self.operations[0].ready
         return ready is None or ready()
 
     def head(self) -> Operation:
-        return self._queue[0]
+        return self.operations[0]
 
     def pop(self) -> Operation:
-        return self._queue.popleft()
+        return self.operations.popleft()
 
     def pending(self) -> tuple[Operation, ...]:
         """What is queued, oldest first."""
-        return tuple(self._queue)
+        return tuple(self.operations)
