@@ -54,6 +54,8 @@ class BlockPool:
 
     def num_evictable(self, blocks: Sequence[int]) -> int:
         """How many of the blocks sit in the free queue."""
+        if not blocks:
+            return 0
         counts = self._ref_counts
         return sum(1 for block in blocks if block != NULL_BLOCK and counts[block] == 0)
 
@@ -61,6 +63,8 @@ class BlockPool:
         """Hand out the first `count` free blocks, without their hashes. ValueError if there are fewer."""
         if count > len(self._free):
             raise ValueError(f"{count} blocks wanted, {len(self._free)} free; check num_free_blocks before taking")
+        if count == 0:
+            return []
         taken = [self._free.popitem(last=False)[0] for _ in range(count)]
         for block in taken:
             if block in self._cached:

@@ -42,6 +42,8 @@ class KVCache:
             manager.drops_draft_block = self._search.drops_draft_block(manager.group)
         self.no_hit = Hit(((),) * self._num_groups, 0, 0)
         self._tables: dict[str, tuple[Table, ...]] = {}
+        self._lookahead = policies.drafts.lookahead_tokens(config)
+        self._replay_boundaries: dict[int, tuple[int, ...]] = {}
         self._watermark_blocks = int(config.watermark * config.num_blocks)
         self._zeroes = config.recurrent_block_size > 0
 
@@ -75,8 +77,7 @@ class KVCache:
             if self._num_missing(tables, full, hit, full) + watermark > self.pool.num_free_blocks:
                 return None
         num_tokens = num_computed + num_new_tokens
-        lookahead = self._policies.drafts.lookahead_tokens(self._config)
-        num_slots = min(num_tokens + lookahead, self._config.max_model_len)
+        num_slots = min(num_tokens + self._lookahead, self._config.max_model_len)
         settled = self._policies.frees.settled_tokens(num_computed, request)
         for manager, table in zip(self.managers, tables):
             manager.retire(table, settled)
@@ -85,12 +86,10 @@ class KVCache:
         if hit.num_tokens:
             for manager, table, blocks in zip(self.managers, tables, hit.blocks):
                 manager.adopt_hit(table, blocks, hit.num_tokens)
-        new = tuple(
-            tuple(manager.allocate(table, num_tokens, num_slots)) for manager, table in zip(self.managers, tables)
-        )
+        new = [tuple(manager.allocate(table, num_tokens, num_slots)) for manager, table in zip(self.managers, tables)]
         # Drafts may be rejected, so only known tokens are hashed.
         self.cache_blocks(request, min(num_tokens, request.num_tokens))
-        return new
+        return tuple(new)
 
     def _tables_of(self, request: Request) -> tuple[Table, ...]:
         tables = self._tables.get(request.id)
@@ -99,16 +98,19 @@ class KVCache:
         return tables
 
     def _num_missing(self, tables: Sequence[Table], num_tokens: int, hit: Hit, num_slots: int) -> int:
-        return sum(
-            manager.num_blocks_to_allocate(table, num_tokens, blocks, hit.num_tokens, num_slots)
-            for manager, table, blocks in zip(self.managers, tables, hit.blocks)
-        )
+        missing = 0
+        for manager, table, blocks in zip(self.managers, tables, hit.blocks):
+            missing += manager.num_blocks_to_allocate(table, num_tokens, blocks, hit.num_tokens, num_slots)
+        return missing
 
     def cache_blocks(self, request: Request, num_tokens: int) -> None:
         """Hash what can be hit of the request's first `num_tokens` tokens."""
         if not self._config.enable_prefix_caching:
             return
-        boundaries = self._policies.retention.replay_boundaries(request.num_prompt_tokens, self._rules)
+        boundaries = self._replay_boundaries.get(request.num_prompt_tokens)
+        if boundaries is None:
+            boundaries = self._policies.retention.replay_boundaries(request.num_prompt_tokens, self._rules)
+            self._replay_boundaries[request.num_prompt_tokens] = boundaries
         for manager, table in zip(self.managers, self._tables[request.id]):
             cacheable = self._cacheable_tokens(num_tokens, manager.drops_draft_block, manager.block_size)
             manager.cache(request, table, cacheable, boundaries)
@@ -141,7 +143,7 @@ class KVCache:
 
     def take_copies(self) -> tuple[tuple[int, int], ...]:
         """Drain the pending block copies; their ends may be handed out again from now on."""
-        copies = tuple(pair for manager in self.managers for pair in manager.copies)
+        copies = tuple([pair for manager in self.managers for pair in manager.copies])
         if copies:
             for manager in self.managers:
                 manager.copies = []
@@ -156,7 +158,7 @@ class KVCache:
         """An immutable snapshot of the lists of every request that has blocks."""
         lists = {}
         for request_id, tables in self._tables.items():
-            blocks = tuple(tuple(table.blocks) for table in tables)
+            blocks = tuple([tuple(table.blocks) for table in tables])
             if any(blocks):
                 lists[request_id] = blocks
         return MappingProxyType(lists)

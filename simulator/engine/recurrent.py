@@ -36,15 +36,12 @@ class RecurrentManager(Manager):
         super().__init__(group, config, profile, rules, pool, policies)
         # Prefixes hashed in this very schedule: nobody can hit them, their states are not computed yet.
         self.cached_this_step: set[int] = set()
+        # Columns after the running one, one per draft.
+        self.num_speculative_blocks = policies.drafts.speculative_blocks(config)
 
     def start_step(self) -> None:
         """A new schedule begins: states hashed in the last one can be hit from now on."""
         self.cached_this_step.clear()
-
-    @property
-    def num_speculative_blocks(self) -> int:
-        """Columns after the running one, one per draft."""
-        return self._policies.drafts.speculative_blocks(self._config)
 
     def num_skipped_tokens(self, num_computed_tokens: int) -> int:
         """Only the state of the last computed token is needed."""
@@ -158,6 +155,8 @@ class RecurrentManager(Manager):
         prefix = self._cache_checkpoint(request, table, num_tokens)
         if prefix is not None:
             self.cached_this_step.add(prefix)
+        if first >= end:
+            return
         for block in table.blocks[first:end]:
             found = self._pool.prefix_of(block)
             if found is not None:

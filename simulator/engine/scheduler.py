@@ -289,7 +289,7 @@ class Scheduler:
 
 
 def _check_sampled(step: Step, sampled: Mapping[str, Sequence[int]]) -> None:
-    most = {row.request: 1 + row.num_drafts if row.is_final_or_decode else 0 for row in step.rows}
+    most = {row.request: 1 + row.num_drafts for row in step.rows if row.is_final_or_decode}
     for request_id, tokens in sampled.items():
         if len(tokens) > most.get(request_id, 0):
             raise misfit(

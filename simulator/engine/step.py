@@ -14,7 +14,7 @@ import msgspec
 BlockLists = tuple[tuple[int, ...], ...]
 
 
-class ScheduledRow(msgspec.Struct, frozen=True):
+class ScheduledRow(msgspec.Struct, frozen=True, gc=False):
     """One request's share of a step.
 
     `num_tokens` includes `num_drafts`; `num_computed_tokens` is the count sent to the ranks before this step,
@@ -57,7 +57,7 @@ class CachedRequest(msgspec.Struct, frozen=True):
     new_block_ids: BlockLists | None
 
 
-class CachedBlock(msgspec.Struct, frozen=True):
+class CachedBlock(msgspec.Struct, frozen=True, gc=False):
     """A block that the prefix cache can hand to another request.
 
     `num_tokens` is the boundary: the block serves a prefix of that many tokens. `request` computed its

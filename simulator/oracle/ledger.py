@@ -14,7 +14,7 @@ from stalerow.kernels.layout import Layout
 from stalerow.simulator.engine.step import Step
 
 
-class Owner(msgspec.Struct, frozen=True):
+class Owner(msgspec.Struct, frozen=True, gc=False):
     """A request's column in a group; a block may have several owners after prefix hits."""
 
     request: str
@@ -39,7 +39,8 @@ class Ledger:
     """Ownership on one rank. `columns[request][group]` lists block ids as the engine appended them."""
 
     def __init__(self, layout: Layout) -> None:
-        self._layout = layout
+        self._sizes = [group.block_size for group in layout.groups]
+        self._recurrent = [group.kind == "recurrent" for group in layout.groups]
         self.columns: dict[str, list[list[int]]] = {}
         self.incarnation: dict[str, int] = {}
         self.owners: dict[int, list[Owner]] = {}
@@ -63,18 +64,19 @@ class Ledger:
         """New requests and appended blocks become their requests' columns."""
         taken = Taken()
         for new in step.new:
-            self.columns[new.request] = [[] for _ in self._layout.groups]
+            self.columns[new.request] = [[] for _ in self._sizes]
             self.incarnation[new.request] = self.incarnation.get(new.request, 0) + 1
             for group, ids in enumerate(new.block_ids):
-                hit = new.num_computed_tokens // self._layout.groups[group].block_size
+                hit = new.num_computed_tokens // self._sizes[group]
                 self._append(new.request, group, ids, hit, taken)
         for known in step.cached:
             for group, ids in enumerate(known.new_block_ids or ()):
-                self._append(known.request, group, ids, 0, taken)
+                if ids:
+                    self._append(known.request, group, ids, 0, taken)
         return taken
 
     def _append(self, request: str, group: int, ids: tuple[int, ...], hit: int, taken: Taken) -> None:
-        columns, recurrent = self.columns[request][group], group in self._layout.recurrent_groups
+        columns, recurrent = self.columns[request][group], self._recurrent[group]
         for block in ids:
             column = len(columns)
             columns.append(block)

@@ -68,7 +68,7 @@ class PlanRow:
         self.accepted_in_forward = 1 if moved else self.accepted_before
 
 
-class BoundaryCopy(msgspec.Struct, frozen=True):
+class BoundaryCopy(msgspec.Struct, frozen=True, gc=False):
     """State at column `source` shifted by `bias` accepted tokens is saved at column `target`."""
 
     source: int

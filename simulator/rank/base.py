@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from itertools import accumulate
+from itertools import accumulate, chain
 from typing import Any, Protocol
 
 import numpy as np
@@ -181,11 +181,12 @@ class Rank:
 
     def push_block_counts(self, step: int, counts: Sequence[Sequence[int]]) -> None:
         """Stage the number of blocks of every group and slot."""
-        read = self.staging.stage("num_blocks", [n for group in counts for n in group])
+        read = self.staging.stage("num_blocks", list(chain.from_iterable(counts)))
         shape = len(counts), len(counts[0])
 
         def run() -> None:
-            self.ops.set_num_blocks(self.tables, self.device(np.array(read()).reshape(shape), "int32"))
+            values = np.array(read(), dtype=np.int32).reshape(shape)
+            self.ops.set_num_blocks(self.tables, self.device(values, "int32"))
 
         self.push("block_counts", step, run)
 
@@ -236,10 +237,9 @@ class Rank:
         """What the last rank samples: the schedule decides how many drafts are accepted."""
         plan = self.planner.plans[batch.step]
         rows = [plan.rows[r] for r in batch.requests]
-        tokens = np.zeros((len(rows), self.pipeline.drafts + 1), dtype=np.int64)
-        for i, row in enumerate(rows):
-            ids = plan.sampled[row.request]
-            tokens[i, : len(ids)] = ids
+        width = self.pipeline.drafts + 1
+        sampled = [plan.sampled[request] for request in batch.requests]
+        tokens = [ids + [0] * (width - len(ids)) for ids in sampled]
         return SampledOutput(
             batch.requests,
             self.device(tokens, "int64"),

@@ -35,5 +35,5 @@ def batch_order(step: Step, decode_query_len: int) -> list[ScheduledRow]:
 
 def query_start_loc(rows: Sequence[ScheduledRow], size: int) -> np.ndarray:
     """Exclusive prefix sums of the rows' token counts; entries past the last row repeat the total."""
-    starts = list(accumulate((r.num_tokens for r in rows), initial=0))
+    starts = list(accumulate([r.num_tokens for r in rows], initial=0))
     return np.array(starts + starts[-1:] * (size - len(starts)), dtype=np.int32)

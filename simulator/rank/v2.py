@@ -53,11 +53,11 @@ class RankV2(Rank):
         entry = self.ring.pop()
         if entry is None:
             return
-        exclude = self.policy.excluded(entry, self.slot_table.generation)
-        if all(exclude.tolist()):
+        exclude = self.policy.excluded(entry, self.slot_table.generation).tolist()
+        if all(exclude):
             return
-        idx_mapping = self.device(np.where(exclude, -1, entry.slots), "int64")
-        kept = tuple(r for r, out in zip(entry.requests, exclude) if not out)
+        idx_mapping = self.device([-1 if out else slot for out, slot in zip(exclude, entry.slots.tolist())], "int64")
+        kept = tuple([r for r, out in zip(entry.requests, exclude) if not out])
         self.push_outcome(entry.step, idx_mapping, entry.requests, entry.slots, None, kept, step.number)
 
     def push_outcome(
@@ -75,7 +75,7 @@ class RankV2(Rank):
         wires = self.wires
 
         def ready() -> bool:
-            return self.is_last or of in wires.received
+            return of in wires.received
 
         def bookkeeping() -> None:
             out = wires.sampled[of]
@@ -97,7 +97,7 @@ class RankV2(Rank):
 
         held = self.slot_table.holders()
         about: dict[str, Any] = {"of": of, "kept": kept, "rows": requests, "slots": slots, "held": held}
-        self.push("post_update", during, bookkeeping, ready, **about)
+        self.push("post_update", during, bookkeeping, None if self.is_last else ready, **about)
         if self.policy.late_postprocess:
             self._late.append(Operation("postprocess", during, postprocess, None, about))
         else:
@@ -177,10 +177,22 @@ class RankV2(Rank):
 
     def build_batch(self, step: Step) -> Batch:
         rows = batch_order(step, self.pipeline.drafts + 1)
-        requests = tuple(r.request for r in rows)
-        slots = [self.slot_table.slot_of[r] for r in requests]
-        decodes = self._decodes(rows, slots)
-        uniform = all(decodes) and all(r.num_tokens == self.pipeline.drafts + 1 for r in rows)
+        requests = tuple([row.request for row in rows])
+        slots, decodes, tails, needs_output = [], list[bool](), list[bool](), list[bool]()
+        for row in rows:
+            slot = self.slot_table.slot_of[row.request]
+            computed, prefill = self.computed[slot], self.prefill_len[slot]
+            prefilling = computed < prefill
+            slots.append(slot)
+            decodes.append(not prefilling)
+            tails.append(prefilling and row.num_tokens - row.num_drafts == 1)
+            # A request that ends with its first token has no use for another one.
+            capped = prefilling and prefill + 1 >= self.length_cap[slot]
+            needs_output.append(computed + row.num_tokens >= prefill and not capped)
+        if any(tails):
+            decodes = self._with_tails(rows, slots, decodes, tails)
+        width = self.pipeline.drafts + 1
+        uniform = all(decodes) and all([row.num_tokens == width for row in rows])
         return Batch(
             step=step.number,
             rows=tuple(rows),
@@ -188,27 +200,17 @@ class RankV2(Rank):
             slots=np.array(slots, dtype=np.int64),
             query_start_loc=query_start_loc(rows, self.max_reqs + 1),
             is_spec=np.array(decodes if self.pipeline.drafts else [False] * len(rows)),
-            needs_output=np.array([self._needs_output(row, slot) for row, slot in zip(rows, slots)]),
+            needs_output=np.array(needs_output),
             num_padded=self.policy.padded_rows(len(rows), uniform),
         )
 
-    def _decodes(self, rows: Sequence[ScheduledRow], slots: Sequence[int]) -> list[bool]:
-        """Which rows run as decodes: those past their prefill, and the one-token tails that the policy lets."""
-        computed, prefill = [self.computed[s] for s in slots], [self.prefill_len[s] for s in slots]
-        decodes = [c >= p for c, p in zip(computed, prefill)]
-        tails = [not decode and r.num_tokens - r.num_drafts == 1 for decode, r in zip(decodes, rows)]
-        if any(tails):
-            done, drafts = np.minimum(computed, prefill), np.array([r.num_drafts for r in rows])
-            runs = self.policy.runs_as_decode(done, drafts)
-            decodes = [decode or (tail and bool(run)) for decode, tail, run in zip(decodes, tails, runs)]
-        return decodes
-
-    def _needs_output(self, row: ScheduledRow, slot: int) -> bool:
-        """Whether a row samples a token that somebody will use."""
-        computed, prefill = self.computed[slot], self.prefill_len[slot]
-        if computed < prefill and prefill + 1 >= self.length_cap[slot]:
-            return False
-        return computed + row.num_tokens >= prefill
+    def _with_tails(
+        self, rows: Sequence[ScheduledRow], slots: Sequence[int], decodes: Sequence[bool], tails: Sequence[bool]
+    ) -> list[bool]:
+        """`decodes`, and those of the one-token prompt tails that the policy runs as decodes too."""
+        done = np.array([min(self.computed[slot], self.prefill_len[slot]) for slot in slots])
+        runs = self.policy.runs_as_decode(done, np.array([row.num_drafts for row in rows]))
+        return [decode or (tail and bool(run)) for decode, tail, run in zip(decodes, tails, runs)]
 
     def run_batch(self, step: Step, batch: Batch) -> None:
         number, num_rows, padded = step.number, batch.num_rows, batch.num_padded
