@@ -103,8 +103,7 @@ class Ledger:
         return columns[column] if 0 <= column < len(columns) else 0
 
     def owns(self, request: str, group: int, block: int) -> bool:
-        owners = self.owners.get(block)
-        return bool(owners) and any(o.request == request and o.group == group for o in owners)
+        return any(o.request == request and o.group == group for o in self.owners.get(block, ()))
 
     def describe(self, block: int) -> str:
         """The owners of a block in words."""

@@ -63,7 +63,7 @@ class TokenStream:
 
     def _append(self, token: int) -> None:
         self.tokens.append(token)
-        self.hashes.append(extend(self.hashes[-1], token))
+        self.hashes.append(mix64(self.hashes[-1] * 3 + _mixed_token(token)))
 
     def hash_at(self, length: int) -> int:
         """Hash of the first `length` tokens."""

@@ -164,24 +164,24 @@ class Rank:
         if not writes:
             return
         stage = self.staging.stage
-        groups = stage("groups", [w[0] for w in writes])
-        rows = stage("rows", [w[1] for w in writes])
-        starts = stage("starts", [w[2] for w in writes])
-        lens = stage("lens", list(accumulate(len(w[3]) for w in writes)))
-        ids = [block for w in writes for block in w[3]]
-        contents, count, total = self.device(ids, "int32"), len(writes), len(ids)
+        groups, rows, starts, ids = zip(*writes)
+        lens = tuple(accumulate(map(len, ids)))
+        reads = stage("groups", groups), stage("rows", rows), stage("starts", starts)
+        read_lens = stage("lens", lens)
+        contents = self.device(list(chain.from_iterable(ids)), "int32")
+        count, total = len(writes), lens[-1]
 
         def run() -> None:
-            g, r, s = (self.device(read(), "int32") for read in (groups, rows, starts))
+            g, r, s = [self.device(read(), "int32") for read in reads]
             # An overwritten buffer must not read past this step's contents, nor backwards.
-            ends = self.device(list(accumulate((min(n, total) for n in lens()), max)), "int32")
-            self.ops.apply_writes(self.tables, g, r, s, ends, contents, count)
+            ends = list(accumulate([min(n, total) for n in read_lens()], max))
+            self.ops.apply_writes(self.tables, g, r, s, self.device(ends, "int32"), contents, count)
 
         self.push("writes", step, run, writes=writes)
 
     def push_block_counts(self, step: int, counts: Sequence[Sequence[int]]) -> None:
         """Stage the number of blocks of every group and slot."""
-        read = self.staging.stage("num_blocks", list(chain.from_iterable(counts)))
+        read = self.staging.stage("num_blocks", tuple(chain.from_iterable(counts)))
         shape = len(counts), len(counts[0])
 
         def run() -> None:
@@ -242,7 +242,7 @@ class Rank:
         tokens = [ids + [0] * (width - len(ids)) for ids in sampled]
         return SampledOutput(
             batch.requests,
-            self.device(tokens, "int64"),
+            self.device(np.array(tokens, dtype=np.int64), "int64"),
             self.device([r.num_sampled for r in rows], "int32"),
             self.device([r.num_rejected for r in rows], "int32"),
         )

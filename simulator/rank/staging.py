@@ -10,28 +10,27 @@ from collections.abc import Callable
 
 
 class StagingPool:
-    """Buffers of integers by pool name. A buffer's content is a list that is replaced, never changed."""
+    """Buffers of integers by pool name. A buffer's content is a tuple that every write replaces."""
 
     def __init__(self, depth: int) -> None:
         self.depth = depth
         self.overwritten: set[str] = set()
-        self._buffers: dict[str, list[list[int]]] = {}
+        self._buffers: dict[str, list[tuple[int, ...]]] = {}
         self._turn: dict[str, int] = {}
 
-    def stage(self, name: str, values: list[int]) -> Callable[[], list[int]]:
-        """Put `values`, which nobody may change any more, into the next buffer of pool `name`.
+    def stage(self, name: str, values: tuple[int, ...]) -> Callable[[], tuple[int, ...]]:
+        """Put `values` into the next buffer of pool `name`; the result reads that buffer's content at call time.
 
-        The result reads that buffer's content at call time. A reader of n values of a buffer overwritten by fewer sees
-        the new values first and its own old ones after.
+        A reader of n values of a buffer overwritten by fewer sees the new values first and its own old ones after.
         """
         ring = self._buffers.get(name)
         if ring is None:
-            ring = self._buffers[name] = [[] for _ in range(self.depth)]
+            ring = self._buffers[name] = [()] * self.depth
         turn = self._turn[name] = (self._turn.get(name, -1) + 1) % self.depth
         count = len(values)
         content = ring[turn] = values + ring[turn][count:]
 
-        def read() -> list[int]:
+        def read() -> tuple[int, ...]:
             current = ring[turn]
             if current is content:
                 return values

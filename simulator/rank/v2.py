@@ -137,9 +137,9 @@ class RankV2(Rank):
     def _push_seeds(self, step: int, seeds: list[tuple[int, NewRequest]]) -> None:
         """Seed per-slot state. Counts go through staging buffers; columns and accepted counts are plain fills."""
         stage = self.staging.stage
-        slots = [slot for slot, _ in seeds]
-        computed = [new.num_computed_tokens for _, new in seeds]
-        total = [len(new.prefill_token_ids) for _, new in seeds]
+        slots = tuple([slot for slot, _ in seeds])
+        computed = tuple([new.num_computed_tokens for _, new in seeds])
+        total = tuple([len(new.prefill_token_ids) for _, new in seeds])
         width = self.backend.to_host(self.slots.token_ids).shape[1]
         tokens = np.zeros((len(seeds), width), dtype=np.int32)
         for i, (_, new) in enumerate(seeds):
@@ -192,7 +192,7 @@ class RankV2(Rank):
         if any(tails):
             decodes = self._with_tails(rows, slots, decodes, tails)
         width = self.pipeline.drafts + 1
-        uniform = all(decodes) and all([row.num_tokens == width for row in rows])
+        uniform = all(decodes) and all(row.num_tokens == width for row in rows)
         return Batch(
             step=step.number,
             rows=tuple(rows),
