@@ -39,7 +39,7 @@ class EngineLoop:
     """The engine core's busy loop: schedule while there is room, else wait for the oldest step (vLLM 0.32).
 
     An iteration adds arrivals, schedules once if there is anything to schedule, and ends there if the FIFO still has
-    room and work; otherwise it waits for the oldest step's output and processes it: that of `awaited`.
+    room and work; otherwise it waits for the oldest step's output, which makes that step `awaited`, and processes it.
     """
 
     core: Engine
