@@ -13,7 +13,7 @@ import torch
 import triton
 
 from stalerow.kernels.binding import Binding
-from stalerow.kernels.copy_triton import tiles_of
+from stalerow.kernels.copy_triton import state_records, tiles_of
 from stalerow.kernels.device import Array, Backend
 from stalerow.kernels.indices_triton import aligned_indices_kernel
 from stalerow.kernels.memory import SlotState
@@ -25,18 +25,42 @@ from stalerow.kernels.preprocess_triton import preprocess_kernel
 ROWS = 32
 """Batch rows per program of the bookkeeping kernels."""
 
-COPY_ROWS, MANY_ROWS = 64, 256
-"""Batch rows that a program of the copy kernels looks at together: in an ordinary batch, and in a larger one."""
+COPY_ROWS = (8, 64, 256)
+"""Batch rows that a program of the copy kernels looks at together: in a small batch, an ordinary and a large one."""
 
-PROGRAMS_PER_SM, COPY_BLOCK, COPY_WARPS, MAX_REGISTERS = 8, 1024, 4, 64
-"""How the copy kernels run: programs on a multiprocessor, 8-byte words of a tile, warps of a program.
+PROGRAMS_PER_SM, COPY_BLOCK, TILE_STEPS, COPY_WARPS, MAX_REGISTERS = 8, 512, 4, 4, 64
+"""How the copy kernels run: programs on a multiprocessor, 8-byte words of a step, steps of a tile, warps of a program.
 
 With 64 registers a thread, Hopper holds eight programs at once; one more would start only when another ends, and
 the launch would take as long as two.
 """
 
+DRAW_FROM = 10
+"""Tiles a program from which on the programs of a launch draw their tiles; below, what a draw costs is not repaid."""
+
 ROW_SPLIT = 2
 """Steps in which a tile of a window is shifted inside its block: in one step it would not fit the registers."""
+
+
+NEVER = 2**16
+"""Tiles a program that no launch has."""
+
+
+class CopyPlan:
+    """How the states of a binding are cut into tiles, and the counter from which its launches draw them.
+
+    Launches over one binding run one after another, as their copies must, so they can share the counter.
+    """
+
+    def __init__(self, binding: Binding, copy_block: int) -> None:
+        step = copy_block * 8
+        self.width_block = triton.next_power_of_2(binding.layout.width)
+        largest = max(state.data_bytes for state in binding.layout.states)
+        self.tile_steps = min(TILE_STEPS, triton.next_power_of_2(triton.cdiv(largest, step)))
+        tiles = tiles_of(binding.layout, copy_block, self.tile_steps, self.width_block)
+        self.states = state_records(binding)
+        self.tiles = torch.from_numpy(tiles).to(self.states.device)
+        self.draws = torch.zeros(1, dtype=torch.int32, device=self.states.device)
 
 
 class TritonAlign:
@@ -56,10 +80,10 @@ class TritonAlign:
         elif programs is None:
             programs = PROGRAMS_PER_SM * _multiprocessors()
         self.programs = programs
-        self._tiles: WeakKeyDictionary[Binding, Array] = WeakKeyDictionary()
-        self.many_rows = MANY_ROWS
+        self._plans: WeakKeyDictionary[Binding, CopyPlan] = WeakKeyDictionary()
+        self.copy_rows = COPY_ROWS
         self.copy_block = COPY_BLOCK
-        self.copy_warps = COPY_WARPS
+        self.draw_from = NEVER if interpreted else DRAW_FROM
         self.row_split = 1 if interpreted else ROW_SPLIT
 
     def preprocess(
@@ -143,34 +167,31 @@ class TritonAlign:
             ROWS=ROWS,
         )
 
+    def copy_plan(self, binding: Binding) -> CopyPlan:
+        """Made at a binding's first launch, so that one has to come before a capture, as compilation has."""
+        plan = self._plans.get(binding)
+        if plan is None:
+            plan = self._plans[binding] = CopyPlan(binding, self.copy_block)
+        return plan
+
     def _copy_arguments(self, binding: Binding, num_rows: int) -> dict[str, Any]:
         layout = binding.layout
-        width_block = triton.next_power_of_2(layout.width)
-        # Made at a binding's first launch, so that one has to come before a capture, as compilation has.
-        tiles = self._tiles.get(binding)
-        if tiles is None:
-            tiles = torch.from_numpy(tiles_of(layout, self.copy_block, width_block)).to(binding.state_base_addrs.device)
-            self._tiles[binding] = tiles
+        plan = self.copy_plan(binding)
         return {
-            "tiles": tiles,
-            "num_tiles": len(tiles),
-            "table_ptrs": binding.copy_table_ptrs,
+            "tiles": plan.tiles,
+            "num_tiles": len(plan.tiles),
+            "draws": plan.draws,
+            "draw_from": self.draw_from,
+            "states": plan.states,
             "table_row_stride": binding.table_row_stride,
-            "state_base_addrs": binding.state_base_addrs,
-            "state_block_strides": binding.state_block_strides,
-            "state_elem_sizes": binding.state_elem_sizes,
-            "state_inner_sizes": binding.state_inner_sizes,
-            "state_conv_widths": binding.state_conv_widths,
-            "state_group_indices": binding.state_group_indices,
-            "state_dim_row_count": binding.state_dim_row_count,
-            "state_dim_row_stride": binding.state_dim_row_stride,
             "ROW_IS_SLOT": self.reads_slot_tables,
             "CHANNELS_FIRST": layout.conv_layout == "DS",
-            "ROWS": COPY_ROWS if num_rows <= COPY_ROWS else self.many_rows,
+            "ROWS": next((rows for rows in self.copy_rows if num_rows <= rows), self.copy_rows[-1]),
+            "TILE_STEPS": plan.tile_steps,
             "COPY_BLOCK": self.copy_block,
-            "WIDTH_BLOCK": width_block,
-            "ROW_BLOCK": max(1, self.copy_block // width_block // self.row_split),
-            "num_warps": self.copy_warps,
+            "WIDTH_BLOCK": plan.width_block,
+            "ROW_BLOCK": max(1, self.copy_block // plan.width_block // self.row_split),
+            "num_warps": COPY_WARPS,
             "maxnreg": MAX_REGISTERS,
         }
 

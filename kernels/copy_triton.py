@@ -12,24 +12,49 @@ Block ids are widened before they meet a stride, and addresses are int64 through
 from __future__ import annotations
 
 import numpy as np
+import torch
 import triton.language as tl
 
-from stalerow.kernels.device import HostArray
-from stalerow.kernels.jit import cumulative_sum, device_function, max_of, sum_four
+from stalerow.kernels.binding import Binding
+from stalerow.kernels.device import Array, HostArray
+from stalerow.kernels.jit import cumulative_sum, device_function, load_kept, max_of, sum_four
 from stalerow.kernels.layout import Layout
 
 
-def tiles_of(layout: Layout, copy_block: int, width_block: int) -> HostArray:
+def tiles_of(layout: Layout, copy_block: int, tile_steps: int, width_block: int) -> HostArray:
     """The tiles that every moving row is cut into, int32 [tiles, 2]: the state, and the tile's number within it.
 
-    A tile is `copy_block` 8-byte words of a temporal state; of a window it is as many bytes of each of its rows
-    as fit `width_block` times, so that all rows of those bytes can be moved at once.
+    A tile is `tile_steps` steps, and a step `copy_block` 8-byte words of a temporal state; of a window it is as many
+    bytes of each of its rows as fit `width_block` times, so that all rows of those bytes can be moved at once.
     """
     tiles: list[tuple[int, int]] = []
     for number, state in enumerate(layout.states):
-        tile_bytes = copy_block * 8 // (width_block if state.conv_width else 1)
+        tile_bytes = copy_block * 8 // (width_block if state.conv_width else 1) * tile_steps
         tiles += [(number, part) for part in range(-(-state.spec.row_bytes // tile_bytes))]
     return np.array(tiles, dtype=np.int32)
+
+
+RECORD = tl.constexpr(8)
+"""int64 numbers of a state's record."""
+
+
+def state_records(binding: Binding) -> Array:
+    """What a copy has to know of each state, int64 [states, RECORD], so that one line of the cache holds it.
+
+    Address of block 0's data, bytes between blocks, bytes of a row (a temporal state is one), rows of the window (0 for
+    a temporal state), bytes of an element, bytes between the channels of a DS window, address of the block table.
+    """
+    elem = binding.state_elem_sizes.to(torch.int64)
+    columns = [
+        binding.state_base_addrs,
+        binding.state_block_strides,
+        torch.maximum(binding.state_inner_sizes, binding.state_dim_row_count.to(torch.int64)) * elem,
+        binding.state_conv_widths.to(torch.int64),
+        elem,
+        binding.state_dim_row_stride,
+        binding.copy_table_ptrs[binding.state_group_indices.to(torch.int64)],
+    ]
+    return torch.stack([*columns, torch.zeros_like(elem)], 1).contiguous()
 
 
 @device_function
@@ -39,20 +64,16 @@ def copy_moves(
     source,
     target,
     bias,
-    tile,
+    turn,
+    all_rows,
     tiles,
     num_tiles,
-    table_ptrs,
+    draws,
+    draw_from,
+    states,
     table_row_stride,
-    state_base_addrs,
-    state_block_strides,
-    state_elem_sizes,
-    state_inner_sizes,
-    state_conv_widths,
-    state_group_indices,
-    state_dim_row_count,
-    state_dim_row_stride,
     CHANNELS_FIRST: tl.constexpr,
+    TILE_STEPS: tl.constexpr,
     COPY_BLOCK: tl.constexpr,
     WIDTH_BLOCK: tl.constexpr,
     ROW_BLOCK: tl.constexpr,
@@ -64,93 +85,110 @@ def copy_moves(
     * temporal: `block(row[target[r]])[:] = block(row[source[r] + bias[r]])[:]`;
     * conv: `block(row[target[r]])[: width - bias[r]] = block(row[source[r]])[bias[r]:width]`.
 
-    The tiles (`tiles_of`) of all moving rows stand in one line. This program takes number `tile`, counted from the
-    first, and every `num_programs`-th after it: programs side by side in memory measured faster than programs with a
-    contiguous share each. Returns the first number it has not taken, counted from the line's end.
+    The tiles (`tiles_of`) of all moving rows stand in one line. Where they are few, the programs take its steps in
+    turn: this one number `turn`, counted from the first, and every `num_programs`-th after it. Returns the first
+    number it has not taken, counted from the line's end.
+
+    From `draw_from` tiles a program on, if these are `all_rows` of the launch, a program takes a tile at a time and
+    draws the number of its next one from the counter `draws`. Programs that draw stay side by side in memory however
+    their speeds differ, which measured faster than fixed turns; a draw is too dear for single steps. Every tile taken
+    means one draw, so whoever draws last knows it, and sets the counter back to 0 for the next launch.
     """
-    # Narrow, because they stay in registers while tiles are copied.
+    # Narrow, because they stay in registers while tiles are copied; a line is far shorter than 2**31 steps.
     table_row = table_row.to(tl.int32)
     source = source.to(tl.int32)
     target = target.to(tl.int32)
     bias = bias.to(tl.int32)
     rank = cumulative_sum(moves.to(tl.int32))
     programs = tl.num_programs(0)
-    for nth in range(1, max_of(rank) + 1):
-        if tile < num_tiles:
+    steps = num_tiles * TILE_STEPS
+    turns = max_of(rank) * num_tiles
+    drawn = all_rows & (turns >= draw_from * programs)
+    taken = tl.where(drawn, TILE_STEPS, 1)
+    turns = turns * (TILE_STEPS // taken)
+    nth = 0
+    end = 0
+    row = tl.cast(0, tl.int64)
+    from_column = row
+    to_column = row
+    drafts = row
+    while turn < turns:
+        following = turn + programs
+        if drawn:
+            before = tl.atomic_add(draws, 1, sem="relaxed")
+            following = before + programs
+            if before == turns - 1:
+                tl.store(draws, 0)
+        begin = turn * taken
+        if begin >= end:
+            nth = begin // steps + 1
+            end = nth * steps
             chosen = moves & (rank == nth)
-            row, from_column, to_column, drafts = sum_four(
+            chosen_row, chosen_source, chosen_target, chosen_bias = sum_four(
                 tl.where(chosen, table_row, 0),
                 tl.where(chosen, source, 0),
                 tl.where(chosen, target, 0),
                 tl.where(chosen, bias, 0),
             )
-            for at in range(tile, num_tiles, programs):
-                _copy_tile(
-                    tl.load(tiles + 2 * at),
-                    tl.load(tiles + 2 * at + 1).to(tl.int64),
-                    row.to(tl.int64),
-                    from_column.to(tl.int64),
-                    to_column.to(tl.int64),
-                    drafts.to(tl.int64),
-                    table_ptrs,
-                    table_row_stride,
-                    state_base_addrs,
-                    state_block_strides,
-                    state_elem_sizes,
-                    state_inner_sizes,
-                    state_conv_widths,
-                    state_group_indices,
-                    state_dim_row_count,
-                    state_dim_row_stride,
-                    CHANNELS_FIRST,
-                    COPY_BLOCK,
-                    WIDTH_BLOCK,
-                    ROW_BLOCK,
-                )
-            tile += (num_tiles - tile + programs - 1) // programs * programs
-        tile -= num_tiles
-    return tile
+            row = chosen_row.to(tl.int64)
+            from_column = chosen_source.to(tl.int64)
+            to_column = chosen_target.to(tl.int64)
+            drafts = chosen_bias.to(tl.int64)
+        step = begin - end + steps
+        entry = tiles + step // TILE_STEPS * 2 if TILE_STEPS > 1 else tiles + step * 2
+        first = load_kept(entry + 1)
+        if TILE_STEPS > 1:
+            first = first * TILE_STEPS + step % TILE_STEPS
+        _copy_steps(
+            load_kept(entry),
+            first.to(tl.int64),
+            taken,
+            row,
+            from_column,
+            to_column,
+            drafts,
+            states,
+            table_row_stride,
+            CHANNELS_FIRST,
+            COPY_BLOCK,
+            WIDTH_BLOCK,
+            ROW_BLOCK,
+        )
+        turn = following
+    return turn - turns
 
 
 @device_function
-def _copy_tile(
+def _copy_steps(
     state,
-    tile,
+    first,
+    count,
     table_row,
     source,
     target,
     bias,
-    table_ptrs,
+    states,
     table_row_stride,
-    state_base_addrs,
-    state_block_strides,
-    state_elem_sizes,
-    state_inner_sizes,
-    state_conv_widths,
-    state_group_indices,
-    state_dim_row_count,
-    state_dim_row_stride,
     CHANNELS_FIRST: tl.constexpr,
     COPY_BLOCK: tl.constexpr,
     WIDTH_BLOCK: tl.constexpr,
     ROW_BLOCK: tl.constexpr,
 ):
-    """One tile of one state of one row."""
-    base = tl.load(state_base_addrs + state)
-    stride = tl.load(state_block_strides + state)
-    elem = tl.load(state_elem_sizes + state).to(tl.int64)
-    inner = tl.load(state_inner_sizes + state)
-    channels = tl.load(state_dim_row_count + state)
-    width = tl.load(state_conv_widths + state).to(tl.int64)
-    group = tl.load(state_group_indices + state)
-    table = tl.load(table_ptrs + group).to(tl.pointer_type(tl.int32))
+    """Steps number `first` to `first + count - 1` of one state of one row."""
+    record = states + state.to(tl.int64) * RECORD
+    base = load_kept(record)
+    stride = load_kept(record + 1)
+    row_bytes = load_kept(record + 2)
+    width = load_kept(record + 3)
+    elem = load_kept(record + 4)
+    channel_stride = load_kept(record + 5)
+    table = load_kept(record + 6).to(tl.pointer_type(tl.int32))
     blocks = table + table_row * table_row_stride
     # A temporal state has width 0: the draft selects the column, not a row of the window.
-    src_block = tl.load(blocks + source + tl.where(width == 0, bias, 0)).to(tl.int64)
-    dst_block = tl.load(blocks + target).to(tl.int64)
+    src_block = load_kept(blocks + source + tl.where(width == 0, bias, 0)).to(tl.int64)
+    dst_block = load_kept(blocks + target).to(tl.int64)
     src = base + src_block * stride
     dst = base + dst_block * stride
-    row_bytes = tl.maximum(inner, channels) * elem
 
     in_place = src_block == dst_block
     straight = (width == 0) | (bias == 0)
@@ -161,21 +199,17 @@ def _copy_tile(
         kept = tl.maximum(tl.where(width == 0, 1, width - bias), 0)
         skipped = tl.where(width == 0, 0, bias)
         size = tl.where(in_place, 0, kept * row_bytes)
-        _copy_bytes(src + skipped * row_bytes, dst, size, tile, COPY_BLOCK)
+        _copy_bytes(src + skipped * row_bytes, dst, size, first, count, COPY_BLOCK)
     else:
-        token_stride = row_bytes
-        channel_stride = elem
-        if CHANNELS_FIRST:
-            token_stride = elem
-            channel_stride = tl.load(state_dim_row_stride + state)
+        token_stride = elem if CHANNELS_FIRST else row_bytes
         row_tile = COPY_BLOCK * 8 // WIDTH_BLOCK
-        begin = tile * row_tile
+        begin = first * row_tile
         _copy_window(
             src + bias * token_stride,
             dst,
             width - bias,
             begin,
-            tl.minimum(begin + row_tile, row_bytes),
+            tl.minimum(begin + count * row_tile, row_bytes),
             elem,
             token_stride,
             channel_stride,
@@ -262,34 +296,34 @@ def _move(
 
 
 @device_function
-def _copy_bytes(src, dst, size, tile, COPY_BLOCK: tl.constexpr):
-    """One tile of `dst[:size] = src[:size]`; the ranges are disjoint.
+def _copy_bytes(src, dst, size, first, count, COPY_BLOCK: tl.constexpr):
+    """Some steps of `dst[:size] = src[:size]`; the ranges are disjoint.
 
     As wide as the addresses allow: a misaligned access is an error on some GPUs.
     """
     apart = src ^ dst
     if (apart & 15) == 0:
-        _copy_words(src, dst, size, tile, 16, COPY_BLOCK)
+        _copy_words(src, dst, size, first, count, 16, COPY_BLOCK)
     else:
         if (apart & 7) == 0:
-            _copy_words(src, dst, size, tile, 8, COPY_BLOCK)
+            _copy_words(src, dst, size, first, count, 8, COPY_BLOCK)
         else:
-            begin = tile * (COPY_BLOCK * 8)
-            for at in range(begin, tl.minimum(begin + COPY_BLOCK * 8, size), COPY_BLOCK):
+            begin = first * (COPY_BLOCK * 8)
+            for at in range(begin, tl.minimum(begin + count * (COPY_BLOCK * 8), size), COPY_BLOCK):
                 i = at + tl.arange(0, COPY_BLOCK).to(tl.int64)
                 data = tl.load((src + i).to(tl.pointer_type(tl.uint8)), mask=i < size)
                 tl.store((dst + i).to(tl.pointer_type(tl.uint8)), data, mask=i < size)
 
 
 @device_function
-def _copy_words(src, dst, size, tile, ALIGN: tl.constexpr, COPY_BLOCK: tl.constexpr):
+def _copy_words(src, dst, size, first, count, ALIGN: tl.constexpr, COPY_BLOCK: tl.constexpr):
     """The same where both addresses have one remainder modulo `ALIGN`, 8 or 16: 64 or 128 bits a lane.
 
-    Words start at the first multiple of `ALIGN`; tile 0 adds the bytes at either end.
+    Words start at the first multiple of `ALIGN`; step 0 adds the bytes at either end.
     """
     head = tl.minimum((-dst) & (ALIGN - 1), size)
     words = (size - head) // ALIGN * (ALIGN // 8)
-    if (tile == 0) & (words * 8 != size):
+    if (first == 0) & (words * 8 != size):
         edge = tl.arange(0, 2 * ALIGN).to(tl.int64)
         offset = tl.where(edge < ALIGN, edge, head + words * 8 + edge - ALIGN)
         mask = tl.where(edge < ALIGN, edge < head, offset < size)
@@ -297,5 +331,6 @@ def _copy_words(src, dst, size, tile, ALIGN: tl.constexpr, COPY_BLOCK: tl.conste
         tl.store((dst + offset).to(tl.pointer_type(tl.uint8)), data, mask=mask)
     src_words = tl.multiple_of((src + head).to(tl.pointer_type(tl.uint64)), ALIGN)
     dst_words = tl.multiple_of((dst + head).to(tl.pointer_type(tl.uint64)), ALIGN)
-    i = tile * COPY_BLOCK + tl.arange(0, COPY_BLOCK).to(tl.int64)
-    tl.store(dst_words + i, tl.load(src_words + i, mask=i < words), mask=i < words)
+    for step in range(first, first + count):
+        i = step * COPY_BLOCK + tl.arange(0, COPY_BLOCK).to(tl.int64)
+        tl.store(dst_words + i, tl.load(src_words + i, mask=i < words), mask=i < words)

@@ -21,6 +21,12 @@ def device_function(fn: Callable[..., Any]) -> Any:
 
 
 @device_function
+def load_kept(pointer, mask=None, other=None):
+    """`tl.load` of what every program reads, to be kept in the L2 cache while copies stream through it."""
+    return tl.load(pointer, mask=mask, other=other, eviction_policy="evict_last")
+
+
+@device_function
 def sum_along(x, axis: tl.constexpr):
     """`tl.sum(x, axis)`, wrapping, in the dtype of `x`."""
     return tl.reduce(x, axis, _sum_combine)

@@ -6,9 +6,10 @@ import triton
 import triton.language as tl
 
 from stalerow.kernels.copy_triton import copy_moves
+from stalerow.kernels.jit import load_kept
 
 
-@triton.jit(do_not_specialize=["num_rows", "num_tiles"])
+@triton.jit(do_not_specialize=["num_rows", "num_tiles", "draw_from"])
 def postprocess_kernel(
     idx_mapping,
     num_accepted_snapshot,
@@ -20,23 +21,18 @@ def postprocess_kernel(
     counts_drafts,
     num_rows,
     tiles,
-    num_tiles: tl.int64,
-    table_ptrs,
+    num_tiles,
+    draws,
+    draw_from,
+    states,
     table_row_stride: tl.int64,
-    state_base_addrs,
-    state_block_strides,
-    state_elem_sizes,
-    state_inner_sizes,
-    state_conv_widths,
-    state_group_indices,
-    state_dim_row_count,
-    state_dim_row_stride,
     BLOCK_SIZE: tl.constexpr,
     HAS_IDX_MAPPING: tl.constexpr,
     HAS_COUNTS: tl.constexpr,
     ROW_IS_SLOT: tl.constexpr,
     CHANNELS_FIRST: tl.constexpr,
     ROWS: tl.constexpr,
+    TILE_STEPS: tl.constexpr,
     COPY_BLOCK: tl.constexpr,
     WIDTH_BLOCK: tl.constexpr,
     ROW_BLOCK: tl.constexpr,
@@ -47,23 +43,23 @@ def postprocess_kernel(
     `first = total - num_accepted + 1`, `ROWS` rows at once. Every program reads the snapshot; program 0 alone
     writes `num_accepted = 1` where the column is the running one, so no program can see another's write.
     """
-    tile = tl.program_id(0).to(tl.int64)
+    turn = tl.program_id(0)
     for first_row in range(0, num_rows, ROWS):
         row = first_row + tl.arange(0, ROWS).to(tl.int64)
         present = row < num_rows
         slot = row
         if HAS_IDX_MAPPING:
-            slot = tl.load(idx_mapping + row, mask=present, other=-1).to(tl.int64)
+            slot = load_kept(idx_mapping + row, present, -1).to(tl.int64)
             present = slot >= 0
-        accepted = tl.load(num_accepted_snapshot + slot, mask=present, other=1).to(tl.int64)
-        running = tl.load(state_idx + slot, mask=present, other=-1).to(tl.int64)
+        accepted = load_kept(num_accepted_snapshot + slot, present, 1).to(tl.int64)
+        running = load_kept(state_idx + slot, present, -1).to(tl.int64)
         if HAS_COUNTS:
-            scheduled = tl.load(counts_scheduled + slot, mask=present, other=0).to(tl.int64)
-            drafts = tl.load(counts_drafts + slot, mask=present, other=0)
-            computed = tl.load(counts_computed + slot, mask=present, other=0)
+            scheduled = load_kept(counts_scheduled + slot, present, 0).to(tl.int64)
+            drafts = load_kept(counts_drafts + slot, present, 0)
+            computed = load_kept(counts_computed + slot, present, 0)
             total = computed + (scheduled - drafts) + accepted - 1
         else:
-            total = tl.load(slot_num_computed + slot, mask=present, other=0).to(tl.int64)
+            total = load_kept(slot_num_computed + slot, present, 0).to(tl.int64)
         first = total - accepted + 1
         aligned = total // BLOCK_SIZE * BLOCK_SIZE
         target = aligned // BLOCK_SIZE - 1
@@ -73,26 +69,22 @@ def postprocess_kernel(
         table_row = row
         if ROW_IS_SLOT:
             table_row = slot
-        tile = copy_moves(
+        turn = copy_moves(
             reached & ((running != target) | (aligned != first)),
             table_row,
             running,
             target,
             aligned - first,
-            tile,
+            turn,
+            num_rows <= ROWS,
             tiles,
             num_tiles,
-            table_ptrs,
+            draws,
+            draw_from,
+            states,
             table_row_stride,
-            state_base_addrs,
-            state_block_strides,
-            state_elem_sizes,
-            state_inner_sizes,
-            state_conv_widths,
-            state_group_indices,
-            state_dim_row_count,
-            state_dim_row_stride,
             CHANNELS_FIRST,
+            TILE_STEPS,
             COPY_BLOCK,
             WIDTH_BLOCK,
             ROW_BLOCK,

@@ -14,17 +14,17 @@ from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 
 INT64 = {
-    "idx_mapping", "table_ptrs", "persistent_ptrs", "gathered_ptrs", "state_base_addrs", "state_block_strides",
-    "state_inner_sizes", "state_dim_row_stride", "unit_starts", "unit_salts", "hashes", "activation_in", "damage",
-    "sampled", "last_token",
+    "idx_mapping", "table_ptrs", "persistent_ptrs", "gathered_ptrs", "states", "unit_starts", "unit_salts", "hashes",
+    "activation_in", "damage", "sampled", "last_token",
 }
 SCALARS = {
-    "num_rows", "num_rows_padded", "n", "num_writes", "max_blocks", "max_model_len", "state_indices_rows", "byte",
-    "value",
+    "num_rows", "num_rows_padded", "num_tiles", "draw_from", "n", "num_writes", "max_blocks", "max_model_len",
+    "state_indices_rows", "byte", "value",
 }
 NUMBERS = {
-    "TILES": 16, "COPY_BLOCK": 1024, "WIDTH_BLOCK": 8, "ROW_BLOCK": 256, "ROWS": 8, "NUM_COLUMNS": 3, "TOKENS": 64,
-    "NUM_STATES": 4, "NUM_UNITS": 6, "WINDOW": 3, "MAX_BYTES": 24, "BYTES": 16, "POSITIONS": 16,
+    "TILES": 16, "TILE_STEPS": 4, "COPY_BLOCK": 512, "WIDTH_BLOCK": 8, "ROW_BLOCK": 256, "ROWS": 8,
+    "NUM_COLUMNS": 3, "TOKENS": 64, "NUM_STATES": 4, "NUM_UNITS": 6, "WINDOW": 3, "MAX_BYTES": 24, "BYTES": 16,
+    "POSITIONS": 16,
 }
 
 def compile_kernel(module, name, flags):
