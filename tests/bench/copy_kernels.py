@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 
 import torch
 import triton
+import triton.language as tl
 
 from stalerow.kernels.binding import Binding, bind
 from stalerow.kernels.layout import GroupSpec, Layout, StateSpec
@@ -26,6 +27,7 @@ from stalerow.kernels.sets import KernelSet, kernel_set
 
 LAYERS, DRAFTS, REQUESTS = 24, 5, 64
 BLOCK_SIZE = 16
+STREAM_WORDS = 512
 TARGET = DRAFTS + 1
 """Table column that states are moved to; column 0 to DRAFTS is where they come from."""
 
@@ -131,6 +133,30 @@ class Measured(NamedTuple):
     rate: float
 
 
+@triton.jit
+def stream_kernel(source, target, words, WORDS: tl.constexpr):
+    """`target[:] = source[:]`, one program for `WORDS` 8-byte words: nothing to decide and nothing to look up."""
+    i = tl.program_id(0).to(tl.int64) * WORDS + tl.arange(0, WORDS)
+    tl.store(target + i, tl.load(source + i, mask=i < words), mask=i < words)
+
+
+def streamed(rank: Rank, rows: int) -> Measured:
+    """The bytes of a launch in which `rows` rows move, by `stream_kernel`: what Triton gives without the decisions."""
+    rank.prepare(False)
+    count = REQUESTS // rows
+    words = rank.moved_bytes() // 2 // 8 // count // 2 * 2
+    pool = rank.pool.array.view(torch.int64)
+    half = len(pool) // 2
+
+    def launches() -> None:
+        for first in range(0, count * words, words):
+            source, target = pool[first : first + words], pool[half + first : half + first + words]
+            stream_kernel[(triton.cdiv(words, STREAM_WORDS),)](source, target, words, WORDS=STREAM_WORDS)
+
+    micros = graph_time(launches, count)
+    return Measured(micros, 16 * words / micros / 1e6)
+
+
 def batches(rank: Rank, kernels: KernelSet, rows: int) -> list[tuple[torch.Tensor, Binding]]:
     """All slots in batches of `rows`, each with what the kernel set would be bound to."""
     found = []
@@ -196,6 +222,10 @@ def measure(elem_size: int, sets: dict[str, KernelSet], row_counts: list[int]) -
         for rows in row_counts:
             found = {name: still(rank, kernels, rows, after) for name, kernels in sets.items()}
             yield line(dtype, what, rows, [f"{m.micros:.2f} us" for m in found.values()])
+    for rows in row_counts:
+        m = streamed(rank, rows)
+        cell = f"{m.micros:.1f} us, {m.rate:.2f} TB/s ({m.rate / peak:.1%})"
+        yield line(dtype, "plain Triton copy of as much", rows, [cell, *[""] * (len(sets) - 1)])
     yield line(dtype, "plain copy", "", [f"{peak:.2f}, then {copy_rate(rank):.2f} TB/s", *[""] * (len(sets) - 1)])
 
 

@@ -14,7 +14,7 @@ import pytest
 pytestmark = pytest.mark.gpu
 
 HERE = Path(__file__).parent
-TESTS = "req-idx-SD-aligned or batch-row-DS-packed or 3-SD-aligned or 16-DS-packed or outside_a_graph"
+TESTS = "req-idx-SD-16 or batch-row-DS-1 or 3-SD-16 or 16-DS-1 or outside_a_graph"
 
 
 @pytest.mark.parametrize("tool", ["memcheck", "initcheck"])
