@@ -13,9 +13,12 @@ from stalerow.kernels.memory import OutOfBounds, Pool
 
 
 def fill_blocks(pool: Pool, block_ids: HostArray, n: int, byte: int) -> None:
-    """`pages[:, block_ids[:n], :] = byte`. `block_ids` int32 [>= n]; raises OutOfBounds."""
-    check_blocks(pool, "block_ids", block_ids[:n])
-    pool.pages(pool.array)[:, block_ids[:n]] = byte
+    """`pages[:, block_ids[:n], :] = byte`. `block_ids` int [>= n], -1 for none; raises OutOfBounds."""
+    named = block_ids[:n]
+    if (named == -1).any():
+        named = named[named != -1]
+    check_blocks(pool, "block_ids", named)
+    pool.pages(pool.array)[:, named] = byte
 
 
 def copy_blocks(pool: Pool, src: HostArray, dst: HostArray, n: int) -> None:

@@ -31,11 +31,13 @@ def pages_kernel(
     PAGES: tl.constexpr,
     BYTES: tl.constexpr,
 ):
-    """`pages[:, dst[:n]] = pages[:, src[:n]]` if `COPY`, else `pages[:, dst[:n]] = byte`."""
+    """`pages[:, dst[:n]] = pages[:, src[:n]]` if `COPY`, else `pages[:, dst[:n]] = byte`; nothing for a `dst` of -1."""
     item = tl.program_id(0).to(tl.int64) * PAGES + tl.arange(0, PAGES)
     live = item < LAYERS * n
     layer_start = item // n * num_blocks
-    dst = layer_start + tl.load(dst_blocks + item % n, mask=live, other=0)
+    block = tl.load(dst_blocks + item % n, mask=live, other=-1)
+    live = live & (block >= 0)
+    dst = layer_start + block
     j = tl.program_id(1).to(tl.int64) * BYTES + tl.arange(0, BYTES)
     mask = live[:, None] & (j < page_bytes)[None, :]
     if COPY:
@@ -47,7 +49,7 @@ def pages_kernel(
 
 
 def fill_blocks(pool: Pool, block_ids: Array, n: int, byte: int) -> None:
-    """See `blocks.fill_blocks`; block ids are trusted."""
+    """See `blocks.fill_blocks`; block ids other than -1 are trusted."""
     _launch(pool, None, block_ids, n, byte)
 
 

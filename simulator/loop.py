@@ -22,6 +22,7 @@ from stalerow.simulator.errors import InternalError, UsageError
 from stalerow.simulator.oracle.judge import RankJudge
 from stalerow.simulator.oracle.plan import Planner
 from stalerow.simulator.oracle.violations import Marks, Violation
+from stalerow.simulator.oracle.watch import Watch
 from stalerow.simulator.rank.base import Rank
 from stalerow.simulator.rank.device import Operation
 from stalerow.simulator.rank.policy import RankPolicy
@@ -32,6 +33,7 @@ from stalerow.simulator.schedule import Schedule
 
 Observer = Callable[["Simulation", str, "Operation | Step | None"], None]
 EngineFactory = Callable[[EngineConfig], Engine]
+WatchFactory = Callable[[Rank, Planner, Marks, list[Violation]], Watch]
 
 
 @dataclass(slots=True)
@@ -61,6 +63,7 @@ class Simulation:
         rank_policy: Callable[[Schedule], RankPolicy] = RankPolicy,
         observer: Observer | None = None,
         engine: EngineFactory | None = None,
+        watch: WatchFactory = RankJudge,
     ) -> None:
         self.schedule, self.kernels, self.order, self.observer = schedule, kernels, order, observer
         self.marks, self.found = Marks(), list[Violation]()
@@ -78,7 +81,7 @@ class Simulation:
             rank_class(i, schedule, kernels, self.wires, self.planner, rank_policy(schedule))
             for i in range(pipeline.pp)
         ]
-        self.judges = [RankJudge(rank, self.planner, self.marks, self.found) for rank in self.ranks]
+        self.judges = [watch(rank, self.planner, self.marks, self.found) for rank in self.ranks]
         for rank, judge in zip(self.ranks, self.judges):
             rank.harness = judge
         self._acts = self._actors()
@@ -130,7 +133,7 @@ class Simulation:
             enabled.append("engine")
         return enabled
 
-    def _device_act(self, rank: Rank, judge: RankJudge) -> Operation:
+    def _device_act(self, rank: Rank, judge: Watch) -> Operation:
         operation = rank.queue.head()
         try:
             rank.execute()

@@ -7,7 +7,7 @@ digests on any machine, and so do the Triton and the reference form of the same 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from stalerow.kernels.sets import KernelSet
@@ -23,13 +23,17 @@ from stalerow.simulator.schedule import Schedule
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What one run showed. `digest` is 32 hex digits; `stopped` names what ended the run early, if anything did."""
+    """What one run showed. `digest` and `memory` are 32 hex digits: the digest covers the violations beside the memory.
+
+    `stopped` names what ended the run early, if anything did.
+    """
 
     schedule: Schedule
     kernels: str
     violations: tuple[Violation, ...]
     marks: dict[str, int]
     digest: str
+    memory: str
     steps: int
     decisions: int
     stopped: str
@@ -59,18 +63,23 @@ def run(
     worker = worker_policy(rank_policy, kernels.align)
     simulation = Simulation(schedule, kernels, chooser, policies, worker, observer, engine)
     simulation.run()
-    digest = hashlib.blake2b(digest_size=16)
-    for judge in simulation.judges:
-        digest.update(judge.digest())
-    for violation in simulation.found:
-        digest.update(repr(violation.identity()).encode())
+    memory = b"".join(judge.digest() for judge in simulation.judges)
     return Outcome(
         schedule=schedule,
         kernels=kernels.name,
         violations=tuple(simulation.found),
         marks=dict(simulation.marks),
-        digest=digest.hexdigest(),
+        digest=digest_of(memory, simulation.found),
+        memory=digest_of(memory),
         steps=simulation.engine.steps,
         decisions=getattr(chooser, "decision", 0),
         stopped=simulation.engine.stopped,
     )
+
+
+def digest_of(memory: bytes, violations: Iterable[Violation] = ()) -> str:
+    """32 hex digits from the digests of all ranks (16 bytes each, in order) and the violations found."""
+    digest = hashlib.blake2b(memory, digest_size=16)
+    for violation in violations:
+        digest.update(repr(violation.identity()).encode())
+    return digest.hexdigest()

@@ -14,11 +14,11 @@ from stalerow.simulator.oracle.plan import PlanRow
 from stalerow.simulator.oracle.violations import Violation
 
 if TYPE_CHECKING:
-    from stalerow.simulator.oracle.judge import RankJudge
+    from stalerow.simulator.oracle.watch import Watch
     from stalerow.simulator.rank.device import Operation
 
 
-def wrong_outcome(judge: RankJudge, operation: Operation) -> Iterator[Violation]:
+def wrong_outcome(judge: Watch, operation: Operation) -> Iterator[Violation]:
     """After post_update: the counts of every row that was not masked must be its request's own."""
     about, ledger, host = operation.about, judge.ledger, judge.rank.backend.to_host
     rows = judge.planner.plans[about["of"]].rows
@@ -47,7 +47,7 @@ def wrong_outcome(judge: RankJudge, operation: Operation) -> Iterator[Violation]
                 yield _outcome(judge, operation, row, "rank divergence", text)
 
 
-def _outcome(judge: RankJudge, operation: Operation, row: PlanRow, kind: str, what: str) -> Violation:
+def _outcome(judge: Watch, operation: Operation, row: PlanRow, kind: str, what: str) -> Violation:
     rank = judge.rank.index
     return Violation(
         kind=kind,
@@ -61,7 +61,7 @@ def _outcome(judge: RankJudge, operation: Operation, row: PlanRow, kind: str, wh
     )
 
 
-def early_fills(judge: RankJudge, operation: Operation, blocks: Sequence[int]) -> Iterator[Violation]:
+def early_fills(judge: Watch, operation: Operation, blocks: Sequence[int]) -> Iterator[Violation]:
     """A step's fills must not run before the rank has taken its frees and admissions (vLLM #45357)."""
     if operation.step <= judge.admitted:
         return
@@ -86,7 +86,7 @@ def early_fills(judge: RankJudge, operation: Operation, blocks: Sequence[int]) -
         )
 
 
-def bound_to_the_dead(judge: RankJudge, violation: Violation) -> Violation:
+def bound_to_the_dead(judge: Watch, violation: Violation) -> Violation:
     """Name a copy's violation for its cause if the kernels are bound to a cache that is gone (vLLM #57807)."""
     rank = judge.rank
     bound = rank.binder.get(rank.cache)
@@ -96,7 +96,7 @@ def bound_to_the_dead(judge: RankJudge, violation: Violation) -> Violation:
     return msgspec.structs.replace(violation, kind="dead binding", explanation=text)
 
 
-def after_overwriting(judge: RankJudge, violation: Violation) -> Violation:
+def after_overwriting(judge: Watch, violation: Violation) -> Violation:
     """Say so if the rank's kernels have read staging buffers that the host had overwritten (vLLM #47644)."""
     names = judge.rank.staging.overwritten
     if not names:

@@ -26,33 +26,43 @@ class StateCopy(msgspec.Struct, frozen=True):
     bias: int
 
 
-def precopies(row: PlanRow, layout: Layout, ledger: Ledger) -> Iterator[StateCopy]:
+class ColumnCopy(msgspec.Struct, frozen=True):
+    """An intended move of all of a request's states: column `source`, `bias` accepted tokens on, to column `target`."""
+
+    request: str
+    source: int
+    bias: int
+    target: int
+
+    def target_block(self, ledger: Ledger, group: int) -> int:
+        return ledger.block(self.request, group, self.target)
+
+    def copies(self, layout: Layout, ledger: Ledger) -> Iterator[StateCopy]:
+        """The same by state tensor and block: the bias selects a temporal state's column, a conv state's rows."""
+        for entry in layout.states:
+            column = self.source if entry.conv_width else self.source + self.bias
+            yield StateCopy(
+                self.request,
+                entry,
+                ledger.block(self.request, entry.group, column),
+                self.target_block(ledger, entry.group),
+                self.bias if entry.conv_width else 0,
+            )
+
+
+def precopy(row: PlanRow) -> ColumnCopy | None:
     """The move of the accepted state when the running column moves."""
     if row.column_before < 0 or row.column_before == row.column:
-        return
-    yield from _copies(row, layout, ledger, row.column_before, row.accepted_before - 1, row.column)
+        return None
+    return ColumnCopy(row.request, row.column_before, row.accepted_before - 1, row.column)
 
 
-def postcopies(row: PlanRow, layout: Layout, ledger: Ledger) -> Iterator[StateCopy]:
+def postcopy(row: PlanRow) -> ColumnCopy | None:
     """The save of the state at a block boundary that accepted tokens crossed."""
     copy = row.boundary
     if copy is None or not copy.moves:
-        return
-    yield from _copies(row, layout, ledger, copy.source, copy.bias, copy.target)
-
-
-def _copies(
-    row: PlanRow, layout: Layout, ledger: Ledger, source: int, bias: int, target: int
-) -> Iterator[StateCopy]:
-    for entry in layout.states:
-        column = source if entry.conv_width else source + bias
-        yield StateCopy(
-            row.request,
-            entry,
-            ledger.block(row.request, entry.group, column),
-            ledger.block(row.request, entry.group, target),
-            bias if entry.conv_width else 0,
-        )
+        return None
+    return ColumnCopy(row.request, copy.source, copy.bias, copy.target)
 
 
 def region(layout: Layout, entry: StateEntry) -> slice:

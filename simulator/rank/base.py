@@ -224,10 +224,8 @@ class Rank:
     def write_padded_rows(self, num_rows: int, num_padded: int) -> None:
         """Under a captured graph the padded rows write states too, to the null block; that sink is not modelled."""
         if num_padded > num_rows:
-            named = self.backend.to_host(self.state_indices)[:, num_rows:num_padded, 0]
-            blocks = sorted({int(b) for b in named.flat if b})
-            if blocks:
-                self.ops.fill_blocks(self.pool, self.device(blocks, "int32"), len(blocks), PADDED_ROW_BYTE)
+            named = self.state_indices[:, num_rows:num_padded, 0].reshape(-1)
+            self.ops.fill_blocks(self.pool, named - (named == 0) * 1, len(named), PADDED_ROW_BYTE)
 
     def hash_table(self, batch: Batch) -> np.ndarray:
         """Prefix hashes of every row, int64 [rows, longest]; the model's input, in effect."""

@@ -1,0 +1,182 @@
+"""Watches one rank: what each device operation was meant to do, in the requests' own terms.
+
+Called by the run loop around each operation, on the rank's own timeline. Keeps the ledger, counts marks, and turns an
+operation into intentions (pages filled and copied, states moved, rows computed, outcomes counted). Who watches decides
+what to do with an intention: `judge.RankJudge` compares it with the memory at once, a recorder writes it down.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from stalerow.kernels.memory import POISON
+from stalerow.simulator.oracle import bookkeeping
+from stalerow.simulator.oracle.effect import ColumnCopy, postcopy, precopy
+from stalerow.simulator.oracle.ledger import Ledger
+from stalerow.simulator.oracle.plan import Planner, PlanRow
+from stalerow.simulator.oracle.violations import Marks, Violation
+from stalerow.simulator.rank.base import Rank
+from stalerow.simulator.rank.batch import Batch
+from stalerow.simulator.rank.device import Operation
+
+MAX_VIOLATIONS = 40
+
+
+class Watch:
+    """Ledger, marks and intentions of one rank."""
+
+    def __init__(self, rank: Rank, planner: Planner, marks: Marks, found: list[Violation]) -> None:
+        self.rank, self.planner, self.marks, self.found = rank, planner, marks, found
+        self.layout = rank.layout
+        self.ledger = Ledger(self.layout)
+        self.fresh_attention: list[int] = []
+        self._reported: set[tuple[Any, ...]] = set()
+        self._changed_hands: list[int] = []
+        self._rows_before = 0
+        self.unconsumed: set[int] = set()
+        self.admitted = 0
+
+    def filled(self, operation: Operation, blocks: Sequence[int], byte: int) -> None:
+        """Whole pages were to become `byte`."""
+        raise NotImplementedError
+
+    def copied(self, operation: Operation, pairs: Sequence[tuple[int, int]]) -> None:
+        """Whole pages were to be copied, (source, target), every source read before any target is written."""
+        raise NotImplementedError
+
+    def moved(self, operation: Operation, of: int, moves: Sequence[ColumnCopy]) -> None:
+        """States of step `of`'s requests were to move between columns."""
+        raise NotImplementedError
+
+    def computed(self, operation: Operation, batch: Batch, rows: Sequence[PlanRow]) -> None:
+        """A forward ran over the batch."""
+        raise NotImplementedError
+
+    def counted(self, operation: Operation) -> None:
+        """An output's counts were taken."""
+        raise NotImplementedError
+
+    def nothing(self, operation: Operation) -> None:
+        """An operation ran that was to change no page."""
+        raise NotImplementedError
+
+    def accept(self) -> None:
+        """A launch was refused half-way and has been reported already."""
+        raise NotImplementedError
+
+    def final(self, hashed: Any) -> None:
+        """The run is over; `hashed` is what the prefix cache still offers (`Step.hashed`)."""
+        raise NotImplementedError
+
+    def digest(self) -> bytes:
+        """16 bytes over the rank's whole memory after every forward and at the end."""
+        raise NotImplementedError
+
+    def after(self, operation: Operation) -> None:
+        """Look at an operation that has just run."""
+        check = getattr(self, f"_after_{operation.kind}", None)
+        if check is not None:
+            check(operation)
+
+    def report(self, violation: Violation) -> None:
+        violation = bookkeeping.after_overwriting(self, violation)
+        key = violation.identity() + (violation.request, violation.layer, violation.group)
+        if key not in self._reported and len(self.found) < MAX_VIOLATIONS:
+            self._reported.add(key)
+            self.found.append(violation)
+
+    def poison(self, step: Any) -> list[int]:
+        """Take a step's admissions on this rank's timeline; returns the recurrent blocks that changed hands."""
+        taken = self.ledger.take_admissions(step)
+        self.fresh_attention = taken.attention
+        self.marks.add("block reused", taken.reused)
+        self.marks.add("speculative block relocated", taken.relocated)
+        self._changed_hands = taken.recurrent
+        return taken.recurrent
+
+    def _after_free(self, operation: Operation) -> None:
+        self.ledger.take_frees(operation.about["taken"])
+
+    def _after_admit(self, operation: Operation) -> None:
+        step = operation.about["taken"]
+        self.admitted = step.number
+        for _, new, freed_at in operation.about["slots"]:
+            self.marks.add("prefix hit", new.num_computed_tokens > 0)
+            self.marks.add("resumption", new.resumed)
+            reused = freed_at is not None and step.number - freed_at < self.rank.pipeline.pp
+            self.marks.add("slot reused within P steps", reused)
+        if self._changed_hands:
+            self.filled(operation, self._changed_hands, POISON)
+
+    def _after_zero(self, operation: Operation) -> None:
+        blocks = operation.about["blocks"]
+        for violation in bookkeeping.early_fills(self, operation, blocks):
+            self.report(violation)
+        self.filled(operation, blocks, 0)
+
+    def _after_copy_blocks(self, operation: Operation) -> None:
+        pairs = operation.about["pairs"]
+        for violation in bookkeeping.early_fills(self, operation, [target for _, target in pairs]):
+            self.report(violation)
+        self.copied(operation, pairs)
+
+    def _after_dummy(self, operation: Operation) -> None:
+        self.nothing(operation)
+
+    def _rows(self, step: int, requests: Iterable[str]) -> list[PlanRow]:
+        rows = self.planner.plans[step].rows
+        return [rows[r] for r in requests if self.ledger.alive(r, rows[r].incarnation)]
+
+    def _after_gather(self, operation: Operation) -> None:
+        batch = operation.about["batch"]
+        padding = batch.num_padded - batch.num_rows
+        self.marks.add("padded rows", padding > 0)
+        self.marks.add("dirty rows zeroed", padding > 0 and self._rows_before > batch.num_rows)
+        self._rows_before = batch.num_rows
+
+    def _after_precopy(self, operation: Operation) -> None:
+        batch = operation.about["batch"]
+        moves = [m for row in self._rows(batch.step, batch.requests) if (m := precopy(row)) is not None]
+        self.marks.add("running column moved", len(moves))
+        self.moved(operation, batch.step, moves)
+
+    def _after_post_update(self, operation: Operation) -> None:
+        if "slots" in operation.about:
+            self.counted(operation)
+
+    def _after_postprocess(self, operation: Operation) -> None:
+        of, during = operation.about["of"], operation.step
+        self.unconsumed.discard(of)
+        requests = operation.about["rows"]
+        rows = self._rows(of, requests)
+        self.marks.add("deferred output masked", len(rows) < len(requests))
+        if not self.rank.is_last:
+            rows = [r for r in rows if r.needs_output]
+        moves = [m for row in rows if (m := postcopy(row)) is not None]
+        if moves:
+            self._mark_postprocess(moves, of, during)
+        self.moved(operation, of, moves)
+
+    def _mark_postprocess(self, moves: Sequence[ColumnCopy], of: int, during: int) -> None:
+        layout, ledger = self.layout, self.ledger
+        self.marks.add("state saved at a boundary", len(moves))
+        shifts = [c for m in moves if m.bias for c in m.copies(layout, ledger) if c.bias and c.source == c.target]
+        self.marks.add("same-block shift", len(shifts))
+        if during != of and self.rank.gathered_step not in (None, of):
+            self.marks.add("deferred postprocess over a re-gathered table")
+        step = self.planner.plans[during].step
+        leaving = [m for m in moves if m.request in step.finished or m.request in step.preempted]
+        if leaving:
+            lists = [n.block_ids for n in step.new] + [c.new_block_ids or () for c in step.cached]
+            given = {block for groups in lists for ids in groups for block in ids}
+            saved = (m.target_block(ledger, entry.group) in given for m in leaving for entry in layout.states)
+            self.marks.add("open window", sum(saved))
+
+    def _after_forward(self, operation: Operation) -> None:
+        batch = operation.about["batch"]
+        plan = self.planner.plans[batch.step]
+        self.computed(operation, batch, [plan.rows[r] for r in batch.requests])
+        self.fresh_attention = []
+        if not self.rank.is_last and batch.needs_output.any():
+            self.unconsumed.add(batch.step)
