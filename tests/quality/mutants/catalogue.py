@@ -80,7 +80,7 @@ KERNELS = [
     ),
     *_of(
         "kernels/blocks.py",
-        ("[:, block_ids[:n]] = byte", "[:, block_ids[: n - 1]] = byte"),
+        ("named = block_ids[:n]", "named = block_ids[: n - 1]"),
         ("pages[:, dst[:n]] = pages[:, src[:n]]", "pages[:, src[:n]] = pages[:, dst[:n]]"),
     ),
     *_of(
