@@ -22,6 +22,9 @@ MIX_1 = 0xBF58476D1CE4E5B9
 MIX_2 = 0x94D049BB133111EB
 """Multipliers of the splitmix64 finaliser."""
 
+JUNK = 0x2545F4914F6CDD1D
+"""Tells the hashes of rejected drafts from those of true prefixes."""
+
 _MASK = (1 << 64) - 1
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 
+from stalerow.kernels.patterns import JUNK
 from stalerow.simulator.schedule import Request
 
 MASK = (1 << 64) - 1
@@ -15,7 +16,6 @@ GOLDEN = 0x9E3779B97F4A7C15
 FIRST_TOKEN = 10
 VOCABULARY = 980
 EMPTY_PREFIX = 0x5354414C45524F57
-_JUNK = 0x2545F4914F6CDD1D
 
 
 def mix64(value: int) -> int:
@@ -48,7 +48,7 @@ def _mixed_stream(stream: int) -> int:
 
 def junk_hash(prefix_hash: int, step: int, draft: int) -> int:
     """Hash of a prefix that ends in a draft that will be rejected: unlike any true prefix."""
-    return mix64(prefix_hash ^ _JUNK ^ mix64(step * 64 + draft))
+    return mix64(prefix_hash ^ JUNK ^ mix64(step * 64 + draft))
 
 
 class TokenStream:

@@ -1,0 +1,103 @@
+"""Tapes side by side: one table per rank and kind of operation, ordered by frame, in the numbers of the common pool."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from stalerow.kernels.layout import Layout
+from stalerow.simulator.universes.tape import COLUMNS, Tape
+
+BLOCKS = ("block", "source", "target", "conv_source", "temporal_source")
+SLOTS = ("slot", "row")
+"""Columns that a lane moves: `request` moves too."""
+
+
+@dataclass(slots=True)
+class Table:
+    """`values`: int64 [columns, n], lane first, then `tape.COLUMNS`; rows `starts[f]` to `starts[f + 1]` are frame f's."""
+
+    values: np.ndarray
+    starts: list[int]
+
+
+@dataclass(slots=True)
+class Pack:
+    """N tapes of one layout. `sizes` are the largest of any tape, `requests` likewise.
+
+    own_blocks, own_slots, ends: int32 [N], what each lane uses and its frames. tokens: int32 [N * requests, positions];
+    hashes: int64 [N * requests, positions + 1]. ran: bool [frames, N], where a lane has a forward.
+    """
+
+    layout: Layout
+    sizes: dict[str, int]
+    requests: int
+    frames: int
+    own_blocks: np.ndarray
+    own_slots: np.ndarray
+    ends: np.ndarray
+    tokens: np.ndarray
+    hashes: np.ndarray
+    ranks: list[dict[str, Table]]
+    ran: np.ndarray
+
+    @property
+    def count(self) -> int:
+        return len(self.ends)
+
+
+def pack(layout: Layout, tapes: Sequence[Tape]) -> Pack:
+    """Merge tapes whose layouts differ in `num_blocks` only."""
+    sizes = {name: max(t.sizes[name] for t in tapes) for name in tapes[0].sizes}
+    requests = max(len(t.tokens) for t in tapes)
+    frames = max(t.frames for t in tapes)
+    length = sizes["positions"] + 1
+    tokens = np.zeros((len(tapes), requests, length - 1), dtype=np.int32)
+    hashes = np.zeros((len(tapes), requests, length), dtype=np.int64)
+    for u, tape in enumerate(tapes):
+        for q, (ids, prefixes) in enumerate(zip(tape.tokens, tape.hashes)):
+            tokens[u, q, : len(ids)] = ids[: length - 1]
+            hashes[u, q, : len(prefixes)] = prefixes[:length]
+    ranks = [
+        {name: _table(name, [t.lanes[r].tables[name] for t in tapes], frames, sizes, requests) for name in COLUMNS}
+        for r in range(len(tapes[0].lanes))
+    ]
+    rows = ranks[0]["rows"]
+    ran = np.zeros((frames, len(tapes)), dtype=bool)
+    ran[np.repeat(np.arange(frames), np.diff(rows.starts)), rows.values[0]] = True
+    return Pack(
+        layout=layout,
+        sizes=sizes,
+        requests=requests,
+        frames=frames,
+        own_blocks=np.array([t.sizes["blocks"] for t in tapes], dtype=np.int32),
+        own_slots=np.array([t.sizes["slots"] for t in tapes], dtype=np.int32),
+        ends=np.array([t.frames for t in tapes], dtype=np.int32),
+        tokens=tokens.reshape(-1, length - 1),
+        hashes=hashes.reshape(-1, length),
+        ranks=ranks,
+        ran=ran,
+    )
+
+
+def _table(
+    name: str, tables: Sequence[Sequence[tuple[int, ...]]], frames: int, sizes: dict[str, int], requests: int
+) -> Table:
+    flat = [row for table in tables for row in table]
+    if not flat:
+        return Table(np.zeros((1 + len(COLUMNS[name]), 0), dtype=np.int64), [0] * (frames + 1))
+    values = np.array(flat, dtype=np.int64).T
+    lane = np.repeat(np.arange(len(tables)), [len(table) for table in tables])
+    order = np.argsort(values[0], kind="stable")
+    frame, values, lane = values[0, order], values[1:, order], lane[order]
+    for column, field in enumerate(COLUMNS[name]):
+        if field in BLOCKS:
+            values[column] += lane * sizes["blocks"]
+        elif field in SLOTS:
+            values[column] += lane * sizes["slots"]
+        elif field == "request":
+            values[column] += lane * requests
+    starts = np.searchsorted(frame, np.arange(frames + 1)).tolist()
+    return Table(np.ascontiguousarray(np.vstack([lane[None], values])), starts)

@@ -1,0 +1,282 @@
+"""Run a schedule's host side without kernels and write down what its ranks' devices have to do.
+
+The ranks, the engine and the ledger are the ordinary ones. `_Ops` takes the place of the operators and the align kernels
+and notes the arguments they are given; `Recorder` takes the judge's place and notes intentions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from stalerow.kernels.device import NumpyBackend
+from stalerow.kernels.sets import KernelSet
+from stalerow.simulator.choosers.planned import PlannedOrder
+from stalerow.simulator.errors import InternalError, UsageError
+from stalerow.simulator.loop import Simulation
+from stalerow.simulator.oracle.effect import ColumnCopy
+from stalerow.simulator.oracle.plan import Planner, PlanRow
+from stalerow.simulator.oracle.violations import Marks, Violation
+from stalerow.simulator.oracle.watch import Watch
+from stalerow.simulator.oracle.wording import violation
+from stalerow.simulator.rank.base import Rank
+from stalerow.simulator.rank.batch import Batch
+from stalerow.simulator.rank.device import Operation
+from stalerow.simulator.rank.policy import RankPolicy
+from stalerow.simulator.rank.released import check_layout, worker_policy
+from stalerow.simulator.schedule import Schedule
+from stalerow.simulator.universes.tape import UNCHECKED, LaneTape, Tape
+
+_NO_HASHES = np.zeros((0, 0), dtype=np.int64)
+
+
+def record(schedule: Schedule, align: Any) -> Tape:
+    """The tape of a schedule for the align kernels of a set (their caller's habits matter, their results do not).
+
+    Raises `UsageError` for a schedule that no engine would accept or that runs under V1, `RefusedLayout` for one that
+    the kernels' own release would not serve.
+    """
+    if schedule.pipeline.runner != "v2":
+        raise UsageError("many universes run under runner v2 only: give --runner v2")
+    check_layout(schedule.layout, align)
+    watches: list[Recorder] = []
+    numbers = {request.id: i for i, request in enumerate(schedule.requests)}
+
+    def watch(rank: Rank, planner: Planner, marks: Marks, found: list[Violation]) -> Recorder:
+        watches.append(Recorder(rank, planner, marks, found, numbers))
+        return watches[-1]
+
+    order = PlannedOrder(schedule.order)
+    policy: Callable[[Schedule], RankPolicy] = worker_policy(RankPolicy, align)
+    kernels = KernelSet("recorded", align, None, NumpyBackend())  # type: ignore[arg-type]
+    simulation = Simulation(schedule, kernels, order, rank_policy=policy, watch=watch)
+    simulation.run()
+    rank = simulation.ranks[0]
+    streams = simulation.planner.streams
+    return Tape(
+        lanes=[w.tape for w in watches],
+        frames=simulation.engine.steps,
+        sizes={
+            "blocks": schedule.layout.num_blocks,
+            "slots": rank.max_reqs,
+            "columns": rank.max_blocks,
+            "positions": rank.span,
+        },
+        tokens=[np.array(streams[r.id].tokens, dtype=np.int32) for r in schedule.requests],
+        hashes=[np.array(streams[r.id].hashes, dtype=np.uint64).view(np.int64) for r in schedule.requests],
+        suspects=simulation.found,
+        marks=dict(simulation.marks),
+        decisions=order.decision,
+        stopped=simulation.engine.stopped,
+    )
+
+
+class Recorder(Watch):
+    """Notes intentions on the rank's tape instead of judging them."""
+
+    def __init__(
+        self, rank: Rank, planner: Planner, marks: Marks, found: list[Violation], numbers: dict[str, int]
+    ) -> None:
+        super().__init__(rank, planner, marks, found)
+        self.tape, self._numbers = LaneTape(), numbers
+        self.pending: list[tuple[int, int, int]] = []
+        self.admitted_requests: list[str] = []
+        self._columns: dict[str, list[int]] = {}
+        ops = _Ops(self, numbers)
+        rank.ops = rank.align = rank.binder = ops  # type: ignore[assignment]
+        rank.hash_table = lambda batch: _NO_HASHES  # type: ignore[method-assign]
+        self._tables = self.tape.tables
+
+    def filled(self, operation: Operation, blocks: Sequence[int], byte: int) -> None:
+        table = self._tables["poisoned" if byte else "zeroed"]
+        table += [(operation.step - 1, block) for block in blocks]
+
+    def copied(self, operation: Operation, pairs: Sequence[tuple[int, int]]) -> None:
+        self._tables["pages"] += [(operation.step - 1, *pair) for pair in pairs]
+
+    def nothing(self, operation: Operation) -> None:
+        raise UsageError(f"many universes cannot run a worker that launches {operation.kind}")
+
+    def accept(self) -> None:
+        raise InternalError("a recorded operation was refused")
+
+    def moved(self, operation: Operation, of: int, moves: Sequence[ColumnCopy]) -> None:
+        if not moves:
+            return
+        ledger, frame = self.ledger, operation.step - 1
+        table = self._tables["premoves" if operation.kind == "precopy" else "postmoves"]
+        for move in moves:
+            for index, group in enumerate(self.layout.recurrent_groups):
+                conv = ledger.block(move.request, group, move.source)
+                temporal = ledger.block(move.request, group, move.source + move.bias)
+                target = move.target_block(ledger, group)
+                table.append((frame, index, conv, temporal, target, move.bias))
+                for block in (conv, temporal, target):
+                    if not ledger.owns(move.request, group, block):
+                        self._unowned(operation, of, move, block)
+
+    def _unowned(self, operation: Operation, of: int, move: ColumnCopy, block: int) -> None:
+        """Which tensors it concerns is for the run alone to say."""
+        text = f"{move.request}'s state moves by way of block {block}, which it does not own"
+        self.report(violation(self, operation, of, "use after free", text, request=move.request))
+
+    def computed(self, operation: Operation, batch: Batch, rows: Sequence[PlanRow]) -> None:
+        frame, tables = operation.step - 1, self._tables
+        streams = self.planner.streams
+        copied = {target for _, target in self.planner.plans[operation.step].step.copies}
+        tables["fresh"] += [(frame, block) for block in self.fresh_attention if block not in copied]
+        for i, (row, slot, spec) in enumerate(zip(rows, batch.slots.tolist(), batch.is_spec.tolist())):
+            stream = streams[row.request]
+            good = row.start + row.num_tokens - row.num_rejected
+            stream.hash_at(good)
+            total, token = UNCHECKED, UNCHECKED
+            if row.previous is not None and row.previous.num_sampled:
+                total = row.start + row.num_tokens - row.num_drafts
+                token = stream.tokens[total - 1]
+            tables["rows"].append(
+                (
+                    frame,
+                    i,
+                    slot,
+                    row.num_tokens,
+                    int(spec),
+                    self._numbers[row.request],
+                    good,
+                    row.start,
+                    row.column,
+                    row.accepted_in_forward,
+                    total,
+                    token,
+                )
+            )
+
+    def counted(self, operation: Operation) -> None:
+        about, ledger = operation.about, self.ledger
+        plan = self.planner.plans[about["of"]].rows
+        slot_of = dict(zip(about["rows"], about["slots"].tolist()))
+        kept = set(about["kept"])
+        expected = []
+        for request in about["rows"]:
+            row, values = plan[request], (UNCHECKED, UNCHECKED, UNCHECKED)
+            if request in kept and not ledger.alive(request, row.incarnation):
+                if slot_of[request] in about["held"]:
+                    text = f"the output of step {row.step} for {request} goes to a slot that it has left"
+                    self.report(violation(self, operation, row.step, "stale slot", text, request=request))
+            elif request in kept and row.num_sampled:
+                known = row.start + row.num_tokens - row.num_drafts + row.num_sampled
+                values = (row.end, known, self.planner.streams[request].slice(known - 1, known)[0])
+            expected.append(values)
+        frame, outcomes = operation.step - 1, self._tables["outcomes"]
+        for i, slot, query_len in self.pending:
+            outcomes.append((frame, i, slot, query_len, *expected[i]))
+
+    def poison(self, step: Any) -> list[int]:
+        """Also notes which blocks the step's requests get, column by column."""
+        blocks = super().poison(step)
+        frame, owned = step.number - 1, self._tables["owned"]
+        self.admitted_requests = [new.request for new in step.new]
+        for request in (*self.admitted_requests, *(known.request for known in step.cached)):
+            number = self._numbers[request]
+            known = self._columns.setdefault(request, [0] * len(self.layout.groups))
+            for group, ids in enumerate(self.ledger.columns[request]):
+                first = known[group]
+                if request in self.admitted_requests:
+                    # What an earlier incarnation left behind must not be read.
+                    owned += [(frame, group, number, column, 0) for column in range(len(ids), first)]
+                    first = 0
+                owned += [(frame, group, number, column, ids[column]) for column in range(first, len(ids))]
+                known[group] = len(ids)
+        return blocks
+
+    def final(self, hashed: Any) -> None:
+        layout, planner = self.layout, self.planner
+        pending = {
+            (row.request, row.boundary.target)
+            for number in self.unconsumed
+            for row in planner.plans[number].rows.values()
+            if row.boundary is not None
+        }
+        frame = max(planner.plans, default=1) - 1
+        for block, cached in sorted(hashed.items()):
+            group = layout.groups[cached.group]
+            if group.kind != "recurrent" or cached.num_tokens % group.block_size:
+                continue
+            if (cached.request, cached.num_tokens // group.block_size - 1) in pending:
+                continue
+            planner.streams[cached.request].hash_at(cached.num_tokens)
+            index = layout.recurrent_groups.index(cached.group)
+            self._tables["cached"].append(
+                (frame, index, self._numbers[cached.request], block, cached.num_tokens)
+            )
+
+    def digest(self) -> bytes:
+        raise InternalError("a recording has no memory to digest")
+
+
+class _Ops:
+    """Operators, align kernels and binder in one: each call is noted, nothing is computed."""
+
+    def __init__(self, recorder: Recorder, numbers: dict[str, int]) -> None:
+        self._recorder, self._rank, self._numbers = recorder, recorder.rank, numbers
+        self._tables = recorder.tape.tables
+        self._counts = np.zeros_like(self._rank.backend.to_host(self._rank.tables.num_blocks))
+
+    @property
+    def _frame(self) -> int:
+        operation = self._rank.running
+        assert operation is not None
+        return operation.step - 1
+
+    def get(self, cache: Any) -> None:
+        """As a binder: nothing is bound."""
+
+    def _follows(self, *args: Any) -> None:
+        """What it does follows from what is noted elsewhere."""
+
+    preprocess = precopy = aligned_indices = seq_lens = fill_blocks = copy_blocks = forward = _follows
+    scatter_accepted = postprocess = advance_computed = _follows
+
+    def apply_writes(self, tables: Any, groups: Any, slots: Any, starts: Any, ends: Any, contents: Any, n: int) -> None:
+        begin, ids, frame, noted = 0, contents.tolist(), self._frame, self._tables["writes"]
+        for group, slot, start, end in zip(groups.tolist(), slots.tolist(), starts.tolist(), ends.tolist()):
+            noted += [(frame, group, slot, start + k, ids[begin + k]) for k in range(end - begin)]
+            begin = end
+
+    def set_num_blocks(self, tables: Any, values: np.ndarray) -> None:
+        changed = np.argwhere(values != self._counts).tolist()
+        if changed:
+            frame = self._frame
+            self._tables["counts"] += [(frame, g, s, int(values[g, s])) for g, s in changed]
+            self._counts = values.copy()
+
+    def gather(self, tables: Any, idx_mapping: Any, num_rows: int, padded: int, zero_padding: bool = True) -> None:
+        if padded > num_rows:
+            frame = self._frame
+            self._tables["padding"] += [(frame, row) for row in range(num_rows, padded)]
+
+    def seed_slots(
+        self, slots: Any, ids: Any, columns: Any, accepted: Any, computed: Any, totals: Any, tokens: Any, n: int
+    ) -> None:
+        frame = self._frame
+        requests = [self._numbers[r] for r in self._recorder.admitted_requests]
+        values = (a.tolist() for a in (ids, columns, accepted, computed, totals))
+        self._tables["seeds"] += [(frame, *row) for row in zip(*values, requests)]
+
+    def post_update(
+        self, slots: Any, idx: Any, tokens: Any, num_sampled: Any, num_rejected: Any, qsl: Any, num_rows: int
+    ) -> None:
+        frame = self._frame
+        lens = [0] * num_rows if qsl is None else np.diff(qsl[: num_rows + 1]).tolist()
+        self._recorder.pending = [(i, s, lens[i]) for i, s in enumerate(idx[:num_rows].tolist()) if s >= 0]
+        rank = self._rank
+        if rank.is_last:
+            rows = zip(range(num_rows), num_sampled.tolist(), num_rejected.tolist(), tokens.tolist())
+            self._tables["sampled"] += [(frame, i, count, rejected, *ids) for i, count, rejected, ids in rows]
+        elif rank.running is not None and rank.running.about["of"] != frame + 1 - rank.pipeline.pp:
+            raise UsageError("many universes run workers that take an output P steps late, which this one does not")
+
+    def fill_accepted(self, slots: Any, idx: Any, value: int, num_rows: int) -> None:
+        frame = self._frame
+        self._tables["neutral"] += [(frame, slot) for slot in idx[:num_rows].tolist()]

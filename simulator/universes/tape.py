@@ -1,0 +1,77 @@
+"""What one schedule's ranks do on their devices, and what each operation is meant to do: rows of plain integers.
+
+Frame `f` of a rank is everything its host enqueued for step `f + 1`. Within a frame the order of operations is the same
+for every schedule, so a tape holds one table per kind; `COLUMNS` names their columns after `frame`. Blocks, slots,
+batch rows and requests are numbered within the schedule; `pack` moves them into a lane.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from stalerow.simulator.oracle.violations import Violation
+
+UNCHECKED = -1
+
+COLUMNS: dict[str, tuple[str, ...]] = {
+    "writes": ("group", "slot", "column", "block"),
+    "counts": ("group", "slot", "count"),
+    "seeds": ("slot", "state_idx", "num_accepted", "num_computed", "total_len", "request"),
+    "poisoned": ("block",),
+    "zeroed": ("block",),
+    "pages": ("source", "target"),
+    "rows": (
+        "row",
+        "slot",
+        "query_len",
+        "is_spec",
+        "request",
+        "good",
+        "num_computed",
+        "state_idx",
+        "num_accepted",
+        "total_len",
+        "last_token",
+    ),
+    "padding": ("row",),
+    "sampled": ("row", "num_sampled", "num_rejected", "tokens"),
+    "outcomes": ("row", "slot", "query_len", "num_computed", "total_len", "last_token"),
+    "neutral": ("slot",),
+    "owned": ("group", "request", "column", "block"),
+    "premoves": ("group_index", "conv_source", "temporal_source", "target", "bias"),
+    "postmoves": ("group_index", "conv_source", "temporal_source", "target", "bias"),
+    "fresh": ("block",),
+    "cached": ("group_index", "request", "block", "num_tokens"),
+}
+"""rows: the batch; `good` is the number of a row's tokens that are no rejected drafts; `num_computed` to `last_token` are
+what the slot must hold when the forward starts, `UNCHECKED` where the request does not say. sampled: the last rank only,
+K + 1 tokens a row. outcomes: rows whose output is taken, with what the slot must hold then. owned: blocks that requests get.
+fresh: attention blocks that must be zero. cached: what the prefix cache offers at the end (frame is the last)."""
+
+
+@dataclass(slots=True)
+class LaneTape:
+    """One rank of one schedule."""
+
+    tables: dict[str, list[tuple[int, ...]]] = field(default_factory=lambda: {name: [] for name in COLUMNS})
+
+
+@dataclass(slots=True)
+class Tape:
+    """A schedule's host side, run. `suspects`: violations that need no kernel to show.
+
+    sizes: blocks, slots (and batch rows), columns of a table row and positions of a token row that its ranks allocate.
+    tokens and hashes: by request, as far as the run came.
+    """
+
+    lanes: list[LaneTape]
+    frames: int
+    sizes: dict[str, int]
+    tokens: list[np.ndarray]
+    hashes: list[np.ndarray]
+    suspects: list[Violation]
+    marks: dict[str, int]
+    decisions: int
+    stopped: str
