@@ -1,9 +1,9 @@
-"""Many runs side by side in one pool: what is needed besides the ordinary operators, and the references for it.
+"""Many runs side by side in one pool: what is needed besides the ordinary operators, and its references.
 
-A *lane* is one run's share of a rank's arrays: with `size` blocks, `rows` slots and batch rows a lane, block `b` of lane
-`u` is block `u * size + b` of the common pool, slot `s` is `u * rows + s`, and so are batch rows. Every lane's own block
-0 is its null block. The kernels under test and the operators run over all lanes in one launch, with a slot of -1 for a
-batch row that a lane does not have; only what looks at lanes as such is here. Triton twins: `lanes_triton`.
+A *lane* is one run's share of a rank's arrays: with `size` blocks and `rows` slots and batch rows a lane, block `b` of
+lane `u` is block `u * size + b` of the common pool, slot `s` is `u * rows + s`, and so are batch rows. Every lane's own
+block 0 is its null block. The kernels under test and the operators run over all lanes in one launch, with a slot of -1
+for a batch row that a lane does not have; only what looks at lanes as such is here. Triton twins: `lanes_triton`.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class LaneOperators(Protocol):
     def compare(
         self, lanes: Lanes, pool: Pool, shadow: Pool, frame: int, number: int, verdicts: Array, prints: Array | None
     ) -> None:
-        """`verdicts[u] = min(verdicts[u], number)` for a lane whose pages differ from the shadow's, which takes them over.
+        """`verdicts[u] = min(verdicts[u], number)` where a lane's pages are not the shadow's, which takes them over.
 
         verdicts int32 [L]; prints int64 [L] gets the fingerprint of each lane's own pages. Lanes that ended before
         `frame` are skipped.

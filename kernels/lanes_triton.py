@@ -63,8 +63,8 @@ def move_states_kernel(
 ):
     """Move number `program_id(0)` of state `program_id(1)`: `dst[: width - bias] = src[bias : width]`.
 
-    `unit_fields` is int32 [states, 6]: group index, conv, row bytes, row stride, chunk, chunk stride. A chunk of bytes of
-    all rows is loaded before any is stored, so a window may be shifted inside its own block.
+    `unit_fields` is int32 [states, 6]: group index, conv, row bytes, row stride, chunk, chunk stride. A chunk of bytes
+    of all rows is loaded before any is stored, so a window may be shifted inside its own block.
     """
     move = tl.program_id(0)
     field = unit_fields + tl.program_id(1) * 6
@@ -150,9 +150,7 @@ class TritonLanes:
         """See `lanes.LaneOperators`."""
         rows, length = out.shape
         grid = (triton.cdiv(rows, ROWS), triton.cdiv(length, POSITIONS))
-        prefix_hashes_kernel[grid](
-            streams, request, good, step, out, rows, length, ROWS=ROWS, POSITIONS=POSITIONS
-        )
+        prefix_hashes_kernel[grid](streams, request, good, step, out, rows, length, ROWS=ROWS, POSITIONS=POSITIONS)
 
     def move_states(self, pool: Pool, moves: Moves) -> None:
         """See `lanes.LaneOperators`; a move's source must not be another one's target."""

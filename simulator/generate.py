@@ -12,9 +12,11 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Literal, TypeVar
 
+import msgspec
+
 from stalerow.kernels.layout import GroupSpec, Layout, StateSpec
 from stalerow.simulator.choosers import Chooser
-from stalerow.simulator.choosers.seeded import SeededChooser
+from stalerow.simulator.choosers.family import seeded
 from stalerow.simulator.faithful import as_faithful
 from stalerow.simulator.schedule import (
     Abort,
@@ -63,15 +65,22 @@ class _Draw:
         return made
 
 
-def from_seed(seed: int, pp: int | None = None, runner: Runner | None = None, faithful: bool = False) -> Schedule:
+def from_seed(
+    seed: int,
+    pp: int | None = None,
+    runner: Runner | None = None,
+    faithful: bool = False,
+    family: int | None = None,
+) -> Schedule:
     """The schedule that a seed stands for. `pp` and `runner` override what the seed would choose.
 
+    With a `family`, pipeline size, drafts and memory layout follow from that number instead (`choosers.family`).
     `faithful` takes away what the engine being modelled would never do (`stalerow.simulator.faithful`).
     """
-    schedule = generate(SeededChooser(seed), pp, runner)
+    schedule = generate(seeded(seed, family), pp, runner)
     if faithful:
         schedule = as_faithful(schedule, keep_runner=runner is not None)
-    return Schedule(**{f: getattr(schedule, f) for f in schedule.__struct_fields__} | {"seed": seed})
+    return msgspec.structs.replace(schedule, seed=seed, family=msgspec.UNSET if family is None else family)
 
 
 def generate(chooser: Chooser, pp: int | None = None, runner: Runner | None = None) -> Schedule:

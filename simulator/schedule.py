@@ -93,10 +93,11 @@ class Order(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
 
 class Schedule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Everything that decides a run. `seed` only remembers where a generated schedule came from."""
+    """Everything that decides a run. `seed` and `family` only remember where a generated schedule came from."""
 
     format: int = FORMAT
     seed: int | None = None
+    family: int | msgspec.UnsetType = msgspec.UNSET
     pipeline: Pipeline
     layout: Layout
     limits: Limits

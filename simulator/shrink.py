@@ -12,9 +12,11 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import msgspec
+
+from stalerow.simulator.choosers.family import seeded
 from stalerow.simulator.choosers.recorded import RecordedChooser
 from stalerow.simulator.choosers.recording import RecordingChooser
-from stalerow.simulator.choosers.seeded import SeededChooser
 from stalerow.simulator.edits import edits
 from stalerow.simulator.errors import InternalError, UsageError
 from stalerow.simulator.faithful import as_faithful
@@ -156,8 +158,7 @@ def _by_hypothesis(
     from stalerow.simulator.choosers.known import KnownFailure
     from stalerow.simulator.strategies import schedules
 
-    assert schedule.seed is not None
-    start, pp = _recorded(schedule.seed, pp, runner)
+    start, pp = _recorded(schedule, pp, runner)
     start = _without_parts(candidates, start, pp, runner)
     best: Schedule | None = None
 
@@ -190,9 +191,13 @@ class _Found(Exception):
     """Tells Hypothesis that a candidate fails."""
 
 
-def _recorded(seed: int, pp: int | None, runner: Runner | None) -> tuple[RecordingChooser, int | None]:
+def _recorded(
+    schedule: Schedule, pp: int | None, runner: Runner | None
+) -> tuple[RecordingChooser, int | None]:
     """The picks that make the seed's schedule, and what is left of `pp`: a size on offer becomes a pick."""
-    recording = RecordingChooser(SeededChooser(seed))
+    assert schedule.seed is not None
+    family = None if schedule.family is msgspec.UNSET else schedule.family
+    recording = RecordingChooser(seeded(schedule.seed, family))
     made = generate(recording, pp, runner)
     if pp in PP_SIZES:
         size = PP_SIZES.index(pp)
@@ -231,8 +236,7 @@ def _leaving_out(recording: RecordingChooser, part: int) -> list[int]:
 
 
 def _without_seed(schedule: Schedule) -> Schedule:
-    fields = {f: getattr(schedule, f) for f in schedule.__struct_fields__}
-    return Schedule(**fields | {"seed": None})
+    return msgspec.structs.replace(schedule, seed=None, family=msgspec.UNSET)
 
 
 def _first(candidates: Candidates, options: Iterable[Schedule]) -> Schedule | None:

@@ -29,16 +29,18 @@ class Seed:
     pp: int | None = None
     runner: Runner | None = None
     faithful: bool = False
+    family: int | None = None
 
     def schedule(self) -> Schedule:
-        return from_seed(self.number, self.pp, self.runner, self.faithful)
+        return from_seed(self.number, self.pp, self.runner, self.faithful, self.family)
 
     def command(self, subject: Subject) -> str:
         """The command that runs this seed again."""
         pp = f" --pp {self.pp}" if self.pp else ""
         runner = f" --runner {self.runner}" if self.runner else ""
         faithful = " --only-faithful" if self.faithful else ""
-        return f"stalerow replay {self.number} {subject.options()}{pp}{runner}{faithful}"
+        family = "" if self.family is None else f" --family {self.family}"
+        return f"stalerow replay {self.number} {subject.options()}{family}{pp}{runner}{faithful}"
 
 
 @dataclass(frozen=True, slots=True)

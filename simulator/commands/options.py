@@ -58,6 +58,23 @@ def add_jobs(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def add_family(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--family",
+        type=number,
+        default=None,
+        metavar="F",
+        help="for a seed that ran among many universes: the number that decides pipeline size, drafts and layout",
+    )
+
+
+def number(text: str) -> int:
+    """An integer of at least 0, for argparse."""
+    if not re.fullmatch(r"\d+", text):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number: give an integer of at least 0")
+    return int(text)
+
+
 def positive(text: str) -> int:
     """An integer of at least 1, for argparse."""
     if not re.fullmatch(r"\d+", text) or int(text) < 1:
@@ -83,16 +100,16 @@ def job_count(jobs: int | None) -> int:
 
 
 def schedule_source(
-    text: str, pp: int | None = None, runner: str | None = None, faithful: bool = False
+    text: str, pp: int | None = None, runner: str | None = None, faithful: bool = False, family: int | None = None
 ) -> Schedule:
     """A schedule from a seed or from a file, as `run` and `replay` take it."""
     from stalerow.simulator.generate import from_seed
     from stalerow.simulator.schedule import load
 
     if re.fullmatch(r"\d+", text):
-        return from_seed(int(text), pp, runner, faithful)  # type: ignore[arg-type]
-    if pp is not None or runner is not None:
-        raise UsageError(f"--pp and --runner apply to seeds; {text} is a file and says both itself")
+        return from_seed(int(text), pp, runner, faithful, family)  # type: ignore[arg-type]
+    if pp is not None or runner is not None or family is not None:
+        raise UsageError(f"--pp, --runner and --family apply to seeds; {text} is a file and says all of it itself")
     return load(text)
 
 

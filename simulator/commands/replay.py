@@ -7,7 +7,13 @@ import re
 import sys
 from typing import TYPE_CHECKING
 
-from stalerow.simulator.commands.options import add_device, add_only_faithful, only_faithful, positive
+from stalerow.simulator.commands.options import (
+    add_device,
+    add_family,
+    add_only_faithful,
+    only_faithful,
+    positive,
+)
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -34,6 +40,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="event by event: Enter goes on, s shows the state, q ends (plain: print all)",
     )
+    add_family(parser)
     add_only_faithful(parser)
     add_device(parser)
 
@@ -60,7 +67,7 @@ def _source(args: argparse.Namespace, out: Console) -> tuple[Schedule, Loaded | 
 
     if re.fullmatch(r"\d+", args.what) or not failures.is_failure(args.what):
         faithful = only_faithful(args, [args.kernels or "req-idx"])
-        return schedule_source(args.what, args.pp, args.runner, faithful), None
+        return schedule_source(args.what, args.pp, args.runner, faithful, args.family), None
     loaded = failures.load(args.what)
     for problem in loaded.problems:
         out.print(f"no longer fits: {problem}", markup=False, soft_wrap=True)
@@ -86,7 +93,7 @@ def _remembered(args: argparse.Namespace, subject: Subject) -> Origin | None:
     faithful = only_faithful(args, [subject.kernels])
     command = ""
     if args.what.isdigit():
-        command = Seed(int(args.what), args.pp, args.runner, faithful).command(subject)
+        command = Seed(int(args.what), args.pp, args.runner, faithful, args.family).command(subject)
     for path in failures.saved() if command else ():
         origin = failures.load(path).failure.origin
         if origin.command == command and origin.digest:

@@ -10,6 +10,7 @@ from stalerow.simulator.oracle.violations import Violation
 
 if TYPE_CHECKING:
     from stalerow.simulator.oracle.judge import RankJudge
+    from stalerow.simulator.oracle.watch import Watch
     from stalerow.simulator.rank.device import Operation
 
 
@@ -19,10 +20,10 @@ def launch(operation: Operation, of: int) -> str:
     return f"{operation.kind} of step {of}"
 
 
-def violation(judge: RankJudge, operation: Operation, of: int, kind: str, explanation: str, **fields: Any) -> Violation:
+def violation(watch: Watch, operation: Operation, of: int, kind: str, explanation: str, **fields: Any) -> Violation:
     return Violation(
         kind=kind,
-        rank=judge.rank.index,
+        rank=watch.rank.index,
         launch=operation.kind,
         step=of,
         during=operation.step,

@@ -13,7 +13,7 @@ from stalerow.kernels.lanes import NEVER
 
 
 class Arrays(Protocol):
-    """`upload` makes a device array; `least` lowers `into[lane[i]]` to `number` where `wrong[i]`; streams are CUDA's."""
+    """`upload` makes a device array; `least` lowers `into[lane[i]]` to `number` where `wrong[i]`."""
 
     def upload(self, values: HostArray) -> Array: ...
     def least(self, into: Array, lane: Array, wrong: Array, number: int) -> None: ...
@@ -41,7 +41,7 @@ class NumpyArrays:
         return np.concatenate([[0], np.cumsum(lengths)])
 
     def any(self, array: HostArray, axes: tuple[int, ...]) -> HostArray:
-        found: HostArray = array.any(axis=axes)
+        found: HostArray = np.asarray(array.any(axis=axes))
         return found
 
     def total(self, array: HostArray, axes: tuple[int, ...]) -> HostArray:

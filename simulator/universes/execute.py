@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from stalerow.kernels.lanes import NEVER
 from stalerow.kernels.sets import KernelSet
 from stalerow.simulator.run import digest_of
 from stalerow.simulator.universes.arrays import arrays
@@ -47,8 +48,6 @@ def execute(pack: Pack, kernels: KernelSet, zero_padding: bool = True) -> list[V
     verdicts = np.stack([group.verdicts_on_host() for group in groups])
     prints = [group.prints_on_host() for group in groups]
     ends = [group.ends_on_host() for group in groups]
-    from stalerow.kernels.lanes import NEVER
-
     out = []
     for u in range(pack.count):
         ran = pack.ran[:, u]
@@ -57,7 +56,5 @@ def execute(pack: Pack, kernels: KernelSet, zero_padding: bool = True) -> list[V
             for r in range(num_ranks)
         )
         first = int(verdicts[:, u].min())
-        out.append(
-            Verdict(digest_of(memory), None if first == NEVER else first, int(verdicts[:, u].argmin()))
-        )
+        out.append(Verdict(digest_of(memory), None if first == NEVER else first, int(verdicts[:, u].argmin())))
     return out

@@ -7,20 +7,19 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from stalerow.kernels.align import ReferenceAlign
 from stalerow.kernels.binding import Cache, bind_cache
 from stalerow.kernels.device import Array, Backend
 from stalerow.kernels.fingerprint import coefficients
 from stalerow.kernels.forward_plan import forward_plan
 from stalerow.kernels.lanes import NEVER, Lanes, Moves, lane_operators
-from stalerow.kernels.memory import POISON, BlockTables, Pool, SlotState, addresses
+from stalerow.kernels.memory import POISON, BlockTables, Pool, SlotState
 from stalerow.kernels.operators import ForwardStep
 from stalerow.kernels.sets import KernelSet
 from stalerow.simulator.oracle.judge import DIGESTED
 from stalerow.simulator.rank.base import PADDED_ROW_BYTE
 from stalerow.simulator.universes.arrays import Arrays
 from stalerow.simulator.universes.pack import Pack
-from stalerow.simulator.universes.tape import COLUMNS, UNCHECKED
+from stalerow.simulator.universes.tape import UNCHECKED
 
 CHECKS = (
     "counts after an output",
@@ -68,9 +67,7 @@ class RankGroup:
         self.zero_padding = zero_padding
         self.is_last = rank == num_ranks - 1
         self.stream = arrays.stream()
-        self._tables = {
-            name: (arrays.upload(table.values), table.starts) for name, table in pack.ranks[rank].items()
-        }
+        self._tables = {name: (arrays.upload(table.values), table.starts) for name, table in pack.ranks[rank].items()}
         self._allocate()
 
     def _allocate(self) -> None:
@@ -213,10 +210,11 @@ class RankGroup:
 
     def _write_tables(self) -> None:
         if n := self._count("writes"):
-            self._write(self.tables, *self._of("writes")[1:], n)
+            _, group, slot, column, block = self._of("writes")
+            self._write(self.tables, group, slot, column, block, n)
         if self._count("counts"):
             _, group, slot, count = self._of("counts")
-            self.tables.num_blocks[group, slot] = count.astype("int32") if hasattr(count, "astype") else count.int()
+            self.tables.num_blocks[group, slot] = _as(count, self.tables.num_blocks)
 
     def _run_batch(self) -> None:
         ops, backend, rows = self.ops, self.backend, self.num_rows
@@ -232,9 +230,7 @@ class RankGroup:
         if padding is not None and self.zero_padding:
             self._clear(padding)
         ops.seq_lens(self.slots, mapping, qsl, rows, rows, self.seq_lens)
-        self.align.preprocess(
-            self.slots, slot, self.arrays.starts(query_len), n, self.layout.recurrent_block_size
-        )
+        self.align.preprocess(self.slots, slot, self.arrays.starts(query_len), n, self.layout.recurrent_block_size)
         self.align.precopy(self.slots, self.binding, mapping, rows)
         self._move("premoves")
         self._compare(3)
@@ -264,9 +260,7 @@ class RankGroup:
     def _clear(self, padding: Array) -> None:
         """A padded row becomes the null block in every column."""
         for table in self.tables.gathered:
-            table[padding] = (self._null[padding][:, None] + table[:1] * 0).astype("int32") if hasattr(
-                table, "astype"
-            ) else (self._null[padding][:, None] + table[:1] * 0).int()
+            table[padding] = _as(self._null[padding][:, None] + table[:1] * 0, table)
 
     def _forward(
         self,
@@ -295,9 +289,7 @@ class RankGroup:
             arriving = wire.activations[self.rank - 1, frame]
         else:
             arriving = self._no_arrivals
-        inputs = ForwardStep(
-            mapping, qsl, self.seq_lens, self.state_indices, is_spec, self.hashes, arriving, rows
-        )
+        inputs = ForwardStep(mapping, qsl, self.seq_lens, self.state_indices, is_spec, self.hashes, arriving, rows)
         self.ops.forward(self.pool, self.tables, self.slots, inputs, self.damage, wire.activations[self.rank, frame])
         wire.left[self.rank, frame] = self.arrays.event(self.stream)
         self._shadow_forward(row, request, expected, inputs)
@@ -370,7 +362,14 @@ class RankGroup:
         spec = backend.alloc(n, "int32")
         nothing, leaving = backend.alloc(n, "int64"), backend.alloc(n, "int64")
         step = ForwardStep(
-            rows, self.arrays.starts(rows * 0 + 1), _as(num_tokens + 1, slots.state_idx), indices, spec, hashes, nothing, n
+            rows,
+            self.arrays.starts(rows * 0 + 1),
+            _as(num_tokens + 1, slots.state_idx),
+            indices,
+            spec,
+            hashes,
+            nothing,
+            n,
         )
         self.ops.forward(self.pool, tables, slots, step, damage, leaving)
         group_of = self.arrays.upload(np.array([entry.group_index for entry in layout.states]))

@@ -17,7 +17,7 @@ SLOTS = ("slot", "row")
 
 @dataclass(slots=True)
 class Table:
-    """`values`: int64 [columns, n], lane first, then `tape.COLUMNS`; rows `starts[f]` to `starts[f + 1]` are frame f's."""
+    """`values`: int64 [columns, n], lane first, then `tape.COLUMNS`; from `starts[f]` to `starts[f + 1]` frame f's."""
 
     values: np.ndarray
     starts: list[int]

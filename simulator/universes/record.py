@@ -1,7 +1,7 @@
 """Run a schedule's host side without kernels and write down what its ranks' devices have to do.
 
-The ranks, the engine and the ledger are the ordinary ones. `_Ops` takes the place of the operators and the align kernels
-and notes the arguments they are given; `Recorder` takes the judge's place and notes intentions.
+The ranks, the engine and the ledger are the ordinary ones. `_Ops` takes the place of the operators and the align
+kernels and notes the arguments they are given; `Recorder` takes the judge's place and notes intentions.
 """
 
 from __future__ import annotations
@@ -207,9 +207,7 @@ class Recorder(Watch):
                 continue
             planner.streams[cached.request].hash_at(cached.num_tokens)
             index = layout.recurrent_groups.index(cached.group)
-            self._tables["cached"].append(
-                (frame, index, self._numbers[cached.request], block, cached.num_tokens)
-            )
+            self._tables["cached"].append((frame, index, self._numbers[cached.request], block, cached.num_tokens))
 
     def digest(self) -> bytes:
         raise InternalError("a recording has no memory to digest")

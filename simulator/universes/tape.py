@@ -45,10 +45,11 @@ COLUMNS: dict[str, tuple[str, ...]] = {
     "fresh": ("block",),
     "cached": ("group_index", "request", "block", "num_tokens"),
 }
-"""rows: the batch; `good` is the number of a row's tokens that are no rejected drafts; `num_computed` to `last_token` are
-what the slot must hold when the forward starts, `UNCHECKED` where the request does not say. sampled: the last rank only,
-K + 1 tokens a row. outcomes: rows whose output is taken, with what the slot must hold then. owned: blocks that requests get.
-fresh: attention blocks that must be zero. cached: what the prefix cache offers at the end (frame is the last)."""
+"""rows: the batch; `good` is the number of a row's tokens that are no rejected drafts, and `num_computed` to
+`last_token` are what the slot must hold when the forward starts, `UNCHECKED` where the request does not say. sampled:
+the last rank only, K + 1 tokens a row. outcomes: rows whose output is taken, with what the slot must hold then. owned:
+blocks that requests get. fresh: attention blocks that must be zero. cached: what the prefix cache offers at the end (in
+the last frame)."""
 
 
 @dataclass(slots=True)
