@@ -7,13 +7,14 @@ ahead and shrinks, and what it finds counts once the kernels in question have co
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import time
 from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from stalerow.simulator import failures, findings
 from stalerow.simulator.errors import UsageError
@@ -25,6 +26,9 @@ from stalerow.simulator.subject import Subject
 from stalerow.simulator.trials import Reduced, Reduction, Seed, Seen, Trial, do
 from stalerow.simulator.workers import Done, Workers, abandoned
 
+if TYPE_CHECKING:
+    from stalerow.simulator.universes.scan import Universe
+
 SCOUTS_AHEAD = 64
 RUN_AGAIN_EVERY = 16
 TICK_S = 0.25
@@ -32,7 +36,10 @@ TICK_S = 0.25
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What to fuzz and how long. `shard` is (i, n): every n-th seed beginning with the i-th, i from 1."""
+    """What to fuzz and how long. `shard` is (i, n): every n-th seed beginning with the i-th, i from 1.
+
+    `universes`: schedules that run side by side in a pack, of `families` memory layouts in turn.
+    """
 
     subject: Subject
     start: int = 0
@@ -45,6 +52,8 @@ class Options:
     runner: Runner | None = None
     faithful: bool = False
     folder: Path = failures.FOLDER
+    universes: int | None = None
+    families: int = 1
 
     def seeds(self) -> Iterator[Seed]:
         i, n = self.shard
@@ -99,17 +108,23 @@ class Campaign:
     def __init__(self, options: Options, listener: Listener) -> None:
         self.options, self.listener, self.tally = options, listener, Tally()
         self.subject, self.twin = options.subject, options.subject.twin()
-        self._real = _Stream(self.subject, options.seeds(), again=self.twin is None)
-        self._scouts = None if self.twin is None else _Stream(self.twin, options.seeds(), again=False)
+        self._flagged: dict[int, Universe] = {}
+        self._begin(options.seeds(), options.seeds())
         self._known: set[tuple[str, str]] = set()
         self._reducing: dict[int, Reduction] = {}
         self._queued: deque[Reduction] = deque()
         self._scouted: dict[int, Seen] = {}
         self._over = False
 
+    def _begin(self, seeds: Iterator[Seed], scouted: Iterator[Seed]) -> None:
+        self._real = _Stream(self.subject, seeds, again=self.twin is None)
+        self._scouts = None if self.twin is None else _Stream(self.twin, scouted, again=False)
+
     def run(self) -> Tally:
         """Until the seeds or the time are used up, or the first finding unless told to keep going, or Ctrl-C."""
         failures.sweep(self.options.folder)
+        if self.options.universes and not self._scan(self.options.universes):
+            return self.tally
         notes = self.options.folder.parent / "running"
         for path, text in abandoned(notes):
             self.listener.note(f"an earlier campaign was killed while at: {text.strip()}")
@@ -121,6 +136,28 @@ class Campaign:
             self.tally.interrupted = True
             self._save_unfinished()
         return self.tally
+
+    def _scan(self, lanes: int) -> bool:
+        """Run packs first, so that only what they flag is left to run alone; whether there is any."""
+        from stalerow.simulator.universes.scan import Scan
+
+        options = self.options
+        scan = Scan(
+            self.subject,
+            options.seeds(),
+            lanes,
+            options.families,
+            options.jobs,
+            options.seconds,
+            options.keep_going,
+        )
+        flagged = scan.run(self.tally, lambda: self.listener.tick(self.tally, ()))
+        self.listener.note(f"{len(flagged)} of {scan.scanned} schedules flagged in packs of {lanes}")
+        self._flagged = {universe.seed.number: universe for universe in flagged}
+        seeds = [universe.seed for universe in flagged]
+        self._begin(iter(seeds), iter(seeds))
+        self.options = dataclasses.replace(options, seconds=None)
+        return bool(seeds) and not self.tally.interrupted
 
     def _loop(self, workers: Workers) -> None:
         while not self._over:
@@ -175,6 +212,8 @@ class Campaign:
         self._count(trial, seen)
         if seen.differs:
             return self._breach(trial.seed, trial.subject, seen.violation, seen.digests)
+        if trial.subject == self.subject and self._unlike_its_pack(seen):
+            return None
         if trial.subject == self.subject and self._disagrees(seen):
             return None
         if seen.violation is not None:
@@ -187,6 +226,20 @@ class Campaign:
             self._scouted[seen.seed.number] = seen
             return
         self.tally.count(seen.marks, seen.violation.kind if seen.violation else None)
+
+    def _unlike_its_pack(self, seen: Seen) -> bool:
+        """Whether a schedule that a pack flagged shows nothing alone, or other memory."""
+        universe = self._flagged.get(seen.seed.number)
+        if universe is None or not universe.memory:
+            return False
+        note = ""
+        if seen.violation is None:
+            note = "a check failed in a pack of many universes, and none does in a run alone"
+        elif seen.bounded and seen.memory != universe.memory and not self.subject.races():
+            note = f"memory {universe.memory} in a pack of many universes, {seen.memory} alone"
+        if note:
+            self._breach(seen.seed, self.subject, seen.violation, (), note)
+        return bool(note)
 
     def _disagrees(self, seen: Seen) -> bool:
         """Whether the twin, which specifies the kernels, came to another result where both stay in bounds."""

@@ -65,6 +65,10 @@ class Subject(msgspec.Struct, frozen=True, kw_only=True):
             return None
         return Subject(kernels=name, faults=self.faults)
 
+    def races(self) -> bool:
+        """Whether programs of one launch run at once, so that wrong copies may come out differently every time."""
+        return bool(self.load().backend.name == "triton-cuda")
+
     def options(self) -> str:
         """The command-line options that name this subject."""
         device = "" if self.device == "auto" or self.kernels.startswith(REFERENCE) else f" --device {self.device}"

@@ -45,7 +45,10 @@ class Seed:
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """What one trial showed. `digests` are of as many runs as there were; `bounded`: nothing was out of bounds."""
+    """What one trial showed. `digests` are of as many runs as there were; `bounded`: nothing was out of bounds.
+
+    memory: as in `run.Outcome`, of the first run.
+    """
 
     seed: Seed
     violation: Violation | None
@@ -54,6 +57,7 @@ class Seen:
     bounded: bool
     requests: int
     decisions: int
+    memory: str = ""
 
     @property
     def differs(self) -> bool:
@@ -83,6 +87,7 @@ class Trial:
             bounded=all(v.kind != "out of bounds" for v in first.violations),
             requests=len(schedule.requests),
             decisions=first.decisions,
+            memory=first.memory,
         )
 
 

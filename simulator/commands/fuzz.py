@@ -32,6 +32,20 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--seed", type=int, default=0, metavar="S", help="first seed (default: %(default)s)")
     add_jobs(parser)
     parser.add_argument("--shard", type=shard, default=(1, 1), metavar="I/N", help="every N-th seed, from the I-th on")
+    parser.add_argument(
+        "--universes",
+        type=positive,
+        default=None,
+        metavar="N",
+        help="run N schedules side by side in one launch (runner v2), and alone only those that a check flags",
+    )
+    parser.add_argument(
+        "--families",
+        type=positive,
+        default=4,
+        metavar="F",
+        help="with --universes: memory layouts that packs have in turn (default: %(default)s)",
+    )
     parser.add_argument("--keep-going", action="store_true", help="do not stop at the first failure")
     parser.add_argument("--require-marks", action="store_true", help="fail if a situation worth testing never occurred")
     parser.add_argument("--pp", type=positive, default=None, metavar="P", help="pipeline size for all seeds")
@@ -50,9 +64,12 @@ def execute(args: argparse.Namespace) -> int:
     from stalerow.simulator import failures
     from stalerow.simulator.ci import Annotations
     from stalerow.simulator.draw.campaign import Screen
+    from stalerow.simulator.errors import UsageError
     from stalerow.simulator.fuzz import Campaign, Options
     from stalerow.simulator.subject import Subject
 
+    if args.universes and args.runner == "v1":
+        raise UsageError("--universes runs under runner v2 only: leave out --runner v1")
     seconds = args.time if args.time or args.runs else DEFAULT_SECONDS
     options = Options(
         subject=Subject(kernels=args.kernels, device=args.device, faults=tuple(args.fault)),
@@ -66,6 +83,8 @@ def execute(args: argparse.Namespace) -> int:
         runner=args.runner,
         faithful=only_faithful(args, [args.kernels]),
         folder=Path(args.failures) if args.failures else failures.FOLDER,
+        universes=args.universes,
+        families=args.families,
     )
     # A campaign that is told to end keeps what it has, whichever signal tells it.
     signal.signal(signal.SIGTERM, signal.default_int_handler)

@@ -140,6 +140,8 @@ def _configuration(options: Options) -> str:
         f"workers  {options.jobs}",
         f"failures {options.folder}",
     ]
+    if options.universes:
+        lines.append(f"packs    {options.universes} universes side by side, {options.families} layouts in turn")
     if twin is not None:
         lines.insert(1, f"scout    {twin.kernels}: runs ahead and shrinks; what it finds is confirmed by the kernels")
     return "\n".join(lines)

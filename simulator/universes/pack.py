@@ -61,8 +61,8 @@ def pack(layout: Layout, tapes: Sequence[Tape]) -> Pack:
             tokens[u, q, : len(ids)] = ids[: length - 1]
             hashes[u, q, : len(prefixes)] = prefixes[:length]
     ranks = [
-        {name: _table(name, [t.lanes[r].tables[name] for t in tapes], frames, sizes, requests) for name in COLUMNS}
-        for r in range(len(tapes[0].lanes))
+        {name: _table(name, [t.ranks[r].get(name) for t in tapes], frames, sizes, requests) for name in COLUMNS}
+        for r in range(len(tapes[0].ranks))
     ]
     rows = ranks[0]["rows"]
     ran = np.zeros((frames, len(tapes)), dtype=bool)
@@ -82,16 +82,15 @@ def pack(layout: Layout, tapes: Sequence[Tape]) -> Pack:
     )
 
 
-def _table(
-    name: str, tables: Sequence[Sequence[tuple[int, ...]]], frames: int, sizes: dict[str, int], requests: int
-) -> Table:
-    flat = [row for table in tables for row in table]
-    if not flat:
+def _table(name: str, tables: Sequence[np.ndarray | None], frames: int, sizes: dict[str, int], requests: int) -> Table:
+    there = [(u, table) for u, table in enumerate(tables) if table is not None]
+    if not there:
         return Table(np.zeros((1 + len(COLUMNS[name]), 0), dtype=np.int64), [0] * (frames + 1))
-    values = np.array(flat, dtype=np.int64).T
-    lane = np.repeat(np.arange(len(tables)), [len(table) for table in tables])
-    order = np.argsort(values[0], kind="stable")
-    frame, values, lane = values[0, order], values[1:, order], lane[order]
+    values = np.concatenate([table for _, table in there]).astype(np.int64)
+    lane = np.repeat([u for u, _ in there], [len(table) for _, table in there])
+    order = np.argsort(values[:, 0], kind="stable")
+    frame, lane = values[order, 0], lane[order]
+    values = values[order, 1:].T
     for column, field in enumerate(COLUMNS[name]):
         if field in BLOCKS:
             values[column] += lane * sizes["blocks"]

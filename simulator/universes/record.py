@@ -56,7 +56,7 @@ def record(schedule: Schedule, align: Any) -> Tape:
     rank = simulation.ranks[0]
     streams = simulation.planner.streams
     return Tape(
-        lanes=[w.tape for w in watches],
+        ranks=[w.tape.arrays() for w in watches],
         frames=simulation.engine.steps,
         sizes={
             "blocks": schedule.layout.num_blocks,

@@ -54,20 +54,24 @@ the last frame)."""
 
 @dataclass(slots=True)
 class LaneTape:
-    """One rank of one schedule."""
+    """One rank of one schedule: rows by kind of operation, frame first, while they are written."""
 
     tables: dict[str, list[tuple[int, ...]]] = field(default_factory=lambda: {name: [] for name in COLUMNS})
+
+    def arrays(self) -> dict[str, np.ndarray]:
+        """The same as int32 [n, 1 + columns], n >= 1: kinds that never occur are left out."""
+        return {name: np.array(rows, dtype=np.int32) for name, rows in self.tables.items() if rows}
 
 
 @dataclass(slots=True)
 class Tape:
     """A schedule's host side, run. `suspects`: violations that need no kernel to show.
 
-    sizes: blocks, slots (and batch rows), columns of a table row and positions of a token row that its ranks allocate.
-    tokens and hashes: by request, as far as the run came.
+    ranks: `LaneTape.arrays` of each. sizes: blocks, slots (and batch rows), columns of a table row and positions of a
+    token row that its ranks allocate. tokens and hashes: by request, as far as the run came.
     """
 
-    lanes: list[LaneTape]
+    ranks: list[dict[str, np.ndarray]]
     frames: int
     sizes: dict[str, int]
     tokens: list[np.ndarray]

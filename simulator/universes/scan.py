@@ -1,0 +1,237 @@
+"""Scan seeds many at a time, and name the schedules that deserve a run of their own.
+
+Worker processes record. On a CPU each executes what it has recorded; on a GPU one process executes for all, so that
+kernels are compiled once and packs are large. Results come in the order of seeds, whatever order workers finish in.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+
+import msgspec
+
+from stalerow.kernels.layout import Layout
+from stalerow.kernels.memory import OutOfBounds
+from stalerow.simulator.errors import InternalError, UsageError
+from stalerow.simulator.findings import Tally
+from stalerow.simulator.subject import Subject
+from stalerow.simulator.trials import Seed
+from stalerow.simulator.universes.execute import execute
+from stalerow.simulator.universes.pack import pack
+from stalerow.simulator.universes.record import record
+from stalerow.simulator.universes.tape import Tape
+from stalerow.simulator.workers import Done, Workers
+
+CHUNK = 128
+"""Seeds that a worker records at a time where another process executes them."""
+
+AHEAD = 4
+"""Packs' worth of tapes that are sorted by length before they are executed: a pack takes as long as its longest."""
+
+TICK_S = 0.25
+
+
+@dataclass(frozen=True, slots=True)
+class Universe:
+    """What one schedule showed in a pack. `memory` as in `run.Outcome`, "" where the pack's launch was refused.
+
+    flagged: a check failed, so that the schedule has to run alone. alone: what a run alone said otherwise, "" where it
+    agreed or none was made.
+    """
+
+    seed: Seed
+    memory: str
+    flagged: bool
+    marks: tuple[str, ...]
+    alone: str = ""
+
+
+Recorded = tuple[Seed, Layout, Tape]
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """Record seeds of one family, and execute them too where `lanes` says how many at a time."""
+
+    seeds: tuple[Seed, ...]
+    subject: Subject
+    lanes: int | None
+
+    def __str__(self) -> str:
+        return f"seeds {self.seeds[0].number} to {self.seeds[-1].number}, family {self.seeds[0].family}, in a pack"
+
+    def do(self) -> list[Recorded] | list[Universe]:
+        align = self.subject.load().align
+        recorded = []
+        for seed in self.seeds:
+            schedule = seed.schedule()
+            recorded.append((seed, schedule.layout, record(schedule, align)))
+        return recorded if self.lanes is None else look(recorded, self.subject, self.lanes)
+
+
+@dataclass(frozen=True, slots=True)
+class Lockstep:
+    """Execute what others have recorded."""
+
+    recorded: list[Recorded]
+    subject: Subject
+    lanes: int
+
+    def __str__(self) -> str:
+        return f"a pack of {len(self.recorded)} schedules"
+
+    def do(self) -> list[Universe]:
+        return look(self.recorded, self.subject, self.lanes)
+
+
+def do(task: Record | Lockstep) -> list[Recorded] | list[Universe]:
+    """What workers run."""
+    return task.do()
+
+
+def look(recorded: Sequence[Recorded], subject: Subject, lanes: int) -> list[Universe]:
+    """Execute recorded schedules in packs of up to `lanes`, schedules of about one length together."""
+    alike: dict[tuple[Layout, int], list[Recorded]] = {}
+    for one in recorded:
+        # Pools may differ in size: a pack gives every lane as much as its largest needs.
+        alike.setdefault((msgspec.structs.replace(one[1], num_blocks=2), len(one[2].ranks)), []).append(one)
+    found: list[Universe] = []
+    for group in alike.values():
+        group.sort(key=lambda one: one[2].frames)
+        for first in range(0, len(group), lanes):
+            found += _execute(group[first : first + lanes], subject)
+    return sorted(found, key=lambda universe: universe.seed.number)
+
+
+def _execute(group: Sequence[Recorded], subject: Subject) -> list[Universe]:
+    """One pack. Its first schedule runs alone as well, and has to show the same."""
+    kernels = subject.load()
+    try:
+        verdicts = execute(pack(group[0][1], [tape for _, _, tape in group]), kernels)
+    except OutOfBounds:
+        return [Universe(seed, "", True, tuple(tape.marks)) for seed, _, tape in group]
+    except Exception:
+        if kernels.backend.name == "triton-cuda":
+            # After a fault on the device nothing runs in this process any more; its successor starts afresh.
+            os._exit(os.EX_SOFTWARE)
+        raise
+    found = [
+        Universe(seed, verdict.memory, verdict.first is not None or bool(tape.suspects), tuple(tape.marks))
+        for (seed, _, tape), verdict in zip(group, verdicts)
+    ]
+    outcome = subject.run(group[0][0].schedule())
+    found[0] = replace(found[0], alone=differs(found[0], outcome.memory, bool(outcome.violations)))
+    return found
+
+
+def differs(universe: Universe, memory: str, violating: bool) -> str:
+    """How a run alone differs from a pack's; memory is left out where wrong copies may have raced one another."""
+    if violating != universe.flagged:
+        return f"flagged {universe.flagged} in a pack, but {'violating' if violating else 'clean'} alone"
+    if memory != universe.memory and not violating:
+        return f"memory {universe.memory} in a pack, but {memory} alone"
+    return ""
+
+
+class Scan:
+    """Seeds in packs of `lanes`; pack number k belongs to family `k % families`."""
+
+    def __init__(
+        self,
+        subject: Subject,
+        seeds: Iterator[Seed],
+        lanes: int,
+        families: int,
+        jobs: int,
+        seconds: float | None = None,
+        keep_going: bool = False,
+    ) -> None:
+        if subject.faults:
+            raise UsageError("many universes run kernel sets as they are: leave out --fault or --universes")
+        self._subject, self._seeds, self._lanes, self._families = subject, seeds, lanes, families
+        self._jobs, self._seconds, self._keep_going = jobs, seconds, keep_going
+        self._together = subject.load().backend.name == "triton-cuda"
+        self.flagged: list[Universe] = []
+        self.scanned = 0
+
+    def run(self, tally: Tally, tick: Callable[[], None]) -> list[Universe]:
+        """Until seeds or time are used up, or the first pack with a flagged schedule unless told to keep going.
+
+        Counts the schedules that need no run of their own in `tally`. Returns the flagged ones, in order.
+        """
+        try:
+            for universes in self._results(tick):
+                for universe in universes:
+                    self.scanned += 1
+                    if universe.alone:
+                        raise InternalError(f"seed {universe.seed.number}: {universe.alone}")
+                    if universe.flagged:
+                        self.flagged.append(universe)
+                    else:
+                        tally.count(universe.marks, None)
+                tick()
+                late = self._seconds is not None and time.monotonic() - tally.began >= self._seconds
+                if late or (self.flagged and not self._keep_going):
+                    break
+        except KeyboardInterrupt:
+            tally.interrupted = True
+        return self.flagged
+
+    def _results(self, tick: Callable[[], None]) -> Iterator[list[Universe]]:
+        with ExitStack() as stack:
+            recorders = stack.enter_context(Workers(self._jobs, do))
+            if not self._together:
+                for done in recorders.map(self._tasks()):
+                    yield self._universes(done)
+                return
+            executor = stack.enter_context(Workers(1, do))
+            waiting: list[Recorded] = []
+            for done in recorders.map(self._tasks()):
+                waiting += _value(done)
+                tick()
+                if len(waiting) >= AHEAD * self._lanes:
+                    executor.submit(Lockstep(waiting, self._subject, self._lanes))
+                    waiting = []
+                for ended in executor.wait(0 if executor.running < 2 else None):
+                    yield self._universes(ended)
+            if waiting:
+                executor.submit(Lockstep(waiting, self._subject, self._lanes))
+            while executor.running:
+                for ended in executor.wait(TICK_S):
+                    yield self._universes(ended)
+
+    def _universes(self, done: Done) -> list[Universe]:
+        """What a task showed; where it killed its process, every schedule of it has to run alone."""
+        if not done.died:
+            universes: list[Universe] = _value(done)
+            return universes
+        task: Record | Lockstep = done.task
+        seeds = task.seeds if isinstance(task, Record) else [seed for seed, _, _ in task.recorded]
+        return [Universe(seed, "", True, ()) for seed in seeds]
+
+    def _tasks(self) -> Iterator[Record]:
+        size = CHUNK if self._together else self._lanes
+        chunk: list[Seed] = []
+        for number, seed in enumerate(self._seeds):
+            family = number // self._lanes % self._families
+            if chunk and (len(chunk) == size or chunk[0].family != family):
+                yield self._task(chunk)
+                chunk = []
+            chunk.append(replace(seed, family=family, runner="v2"))
+        if chunk:
+            yield self._task(chunk)
+
+    def _task(self, seeds: list[Seed]) -> Record:
+        return Record(tuple(seeds), self._subject, None if self._together else self._lanes)
+
+
+def _value(done: Done) -> list:  # type: ignore[type-arg]
+    if done.error is not None:
+        raise done.error
+    if done.died:
+        raise InternalError(f"a worker that was recording {done.task} {done.died}")
+    return list(done.value)
