@@ -116,21 +116,21 @@ def compare_kernel(
     lane = tl.program_id(0).to(tl.int64)
     if tl.load(ends + lane) > frame:
         lane_bytes = size * page_bytes
-        last = tl.load(own + lane).to(tl.int64) * page_bytes
+        used = tl.load(own + lane).to(tl.int64) * page_bytes
         wrong = tl.full((CHUNK,), 0, tl.int32)
         total = tl.full((CHUNK,), 0, tl.int64)
         for layer in range(LAYERS):
             start = (layer * num_lanes + lane) * lane_bytes
-            for first in range(0, last, CHUNK):
+            for first in range(0, lane_bytes, CHUNK):
                 j = tl.arange(0, CHUNK).to(tl.int64) + first
-                mask = j < last
+                mask = j < lane_bytes
                 actual = tl.load(pool + start + j, mask=mask, other=0)
                 meant = tl.load(shadow + start + j, mask=mask, other=0)
                 differs = actual != meant
                 wrong += differs.to(tl.int32)
                 tl.store(shadow + start + j, actual, mask=mask & differs)
                 if PRINT:
-                    weight = tl.load(weights + layer * lane_bytes + j, mask=mask & (j >= page_bytes), other=0)
+                    weight = tl.load(weights + layer * lane_bytes + j, mask=(j >= page_bytes) & (j < used), other=0)
                     total += actual.to(tl.int64) * weight
         if max_of(wrong) > 0:
             tl.store(verdicts + lane, tl.minimum(tl.load(verdicts + lane), number))

@@ -153,11 +153,13 @@ class Campaign:
         )
         flagged = scan.run(self.tally, lambda: self.listener.tick(self.tally, ()))
         self.listener.note(f"{len(flagged)} of {scan.scanned} schedules flagged in packs of {lanes}")
+        for universe in scan.unlike:
+            self._breach(universe.seed, self.subject, None, (), universe.alone)
         self._flagged = {universe.seed.number: universe for universe in flagged}
         seeds = [universe.seed for universe in flagged]
         self._begin(iter(seeds), iter(seeds))
         self.options = dataclasses.replace(options, seconds=None)
-        return bool(seeds) and not self.tally.interrupted
+        return bool(seeds) and not (self._over or self.tally.interrupted)
 
     def _loop(self, workers: Workers) -> None:
         while not self._over:

@@ -16,7 +16,8 @@ from stalerow.kernels.lanes import NEVER
 from stalerow.kernels.sets import KernelSet
 from stalerow.simulator.run import digest_of
 from stalerow.simulator.universes.arrays import arrays
-from stalerow.simulator.universes.group import RankGroup, Wire
+from stalerow.simulator.universes.group import RankGroup
+from stalerow.simulator.universes.memory import Wire
 from stalerow.simulator.universes.pack import Pack
 
 

@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import msgspec
 import numpy as np
 
 from stalerow.kernels.binding import Cache, bind_cache
-from stalerow.kernels.device import Array, Backend
+from stalerow.kernels.device import Array
 from stalerow.kernels.fingerprint import coefficients
 from stalerow.kernels.forward_plan import forward_plan
 from stalerow.kernels.lanes import NEVER, Lanes, Moves, lane_operators
-from stalerow.kernels.memory import POISON, BlockTables, Pool, SlotState
+from stalerow.kernels.memory import POISON, BlockTables, SlotState
 from stalerow.kernels.operators import ForwardStep
 from stalerow.kernels.sets import KernelSet
 from stalerow.simulator.oracle.judge import DIGESTED
 from stalerow.simulator.rank.base import PADDED_ROW_BYTE
 from stalerow.simulator.universes.arrays import Arrays
+from stalerow.simulator.universes.cached import damage_of_cached
+from stalerow.simulator.universes.memory import Wire, cast_like, lane_pool, null_tables
 from stalerow.simulator.universes.pack import Pack
 from stalerow.simulator.universes.tape import UNCHECKED
 
@@ -32,20 +32,6 @@ CHECKS = (
     "pool after the forward",
     "cached states at the end",
 )
-
-
-class Wire:
-    """What ranks hand each other: activations down the pipeline, sampled tokens from the last rank to the others."""
-
-    def __init__(self, pack: Pack, arrays: Arrays, backend: Backend, num_ranks: int) -> None:
-        rows = pack.count * pack.sizes["slots"]
-        self.activations = backend.alloc((num_ranks, pack.frames, rows), "int64")
-        width = 2 + pack.layout.num_drafts + 1
-        self.sampled = backend.alloc((pack.frames, width, rows), "int64")
-        self.received = self.sampled if num_ranks == 1 else backend.alloc((pack.frames, width, rows), "int64")
-        self.side = arrays.stream()
-        self.left: dict[tuple[int, int], Any] = {}
-        self.broadcast: dict[int, Any] = {}
 
 
 class RankGroup:
@@ -75,14 +61,17 @@ class RankGroup:
         sizes, count = pack.sizes, pack.count
         self.rows_per_lane, self.num_rows = sizes["slots"], sizes["slots"] * count
         self.layout = layout = msgspec.structs.replace(pack.layout, num_blocks=sizes["blocks"] * count)
-        self.pool, self.shadow = _pool(layout, sizes["blocks"], backend), _pool(layout, sizes["blocks"], backend)
+        self.pool, self.shadow = (
+            lane_pool(layout, sizes["blocks"], backend),
+            lane_pool(layout, sizes["blocks"], backend),
+        )
         null = np.repeat(np.arange(count, dtype=np.int32) * sizes["blocks"], sizes["slots"])
         self._null = upload(null.astype(np.int64))
-        self.tables = _null_tables(layout, null, sizes["columns"], backend)
+        self.tables = null_tables(layout, null, sizes["columns"], backend)
         # Tables of the oracle: a request's own columns, and a batch's rows of them.
         of_requests = np.repeat(np.arange(count, dtype=np.int32) * sizes["blocks"], pack.requests)
-        self.owned = _null_tables(layout, of_requests, sizes["columns"], backend)
-        self.meant_tables = _null_tables(layout, null, sizes["columns"], backend)
+        self.owned = null_tables(layout, of_requests, sizes["columns"], backend)
+        self.meant_tables = null_tables(layout, null, sizes["columns"], backend)
         self.slots = SlotState(self.num_rows, sizes["positions"], backend)
         self.meant_slots = SlotState(self.num_rows, 1, backend)
         cache = Cache(layout, self.pool, self.tables)
@@ -214,7 +203,7 @@ class RankGroup:
             self._write(self.tables, group, slot, column, block, n)
         if self._count("counts"):
             _, group, slot, count = self._of("counts")
-            self.tables.num_blocks[group, slot] = _as(count, self.tables.num_blocks)
+            self.tables.num_blocks[group, slot] = cast_like(count, self.tables.num_blocks)
 
     def _run_batch(self) -> None:
         ops, backend, rows = self.ops, self.backend, self.num_rows
@@ -260,7 +249,7 @@ class RankGroup:
     def _clear(self, padding: Array) -> None:
         """A padded row becomes the null block in every column."""
         for table in self.tables.gathered:
-            table[padding] = _as(self._null[padding][:, None] + table[:1] * 0, table)
+            table[padding] = cast_like(self._null[padding][:, None] + table[:1] * 0, table)
 
     def _forward(
         self,
@@ -310,8 +299,8 @@ class RankGroup:
         own_slots = self.backend.alloc(self.num_rows, "int64", -1)
         own_slots[row] = row
         lengths = inputs.query_start_loc[row + 1] - inputs.query_start_loc[row]
-        seq_lens[row] = _as(start + lengths, seq_lens)
-        self.meant_slots.num_accepted[row] = _as(accepted, self.meant_slots.num_accepted)
+        seq_lens[row] = cast_like(start + lengths, seq_lens)
+        self.meant_slots.num_accepted[row] = cast_like(accepted, self.meant_slots.num_accepted)
         step = inputs._replace(idx_mapping=own_slots, seq_lens=seq_lens, state_indices=self.meant_indices)
         self.ops.forward(self.shadow, meant, self.meant_slots, step, self.meant_damage, self.leaving)
 
@@ -339,43 +328,10 @@ class RankGroup:
             array = getattr(self.slots, name).reshape(self.pack.count, self.rows_per_lane, -1)
             weights = coefficients(i + 1, self.rows_per_lane, array.shape[2])[i] * own[:, :, None]
             self.ends[1 + i] = self.arrays.total(array * self.arrays.upload(weights), (1, 2))
-        self._check_cached()
-
-    def _check_cached(self) -> None:
-        """Run a forward over the cached states, one row each: it reads what a request that hits them would read."""
-        values, _ = self._tables["cached"]
-        n = values.shape[1]
-        if not n:
-            return
-        lane, index, request, block, num_tokens = values
-        backend, layout = self.backend, self.layout
-        rows = self.arrays.upload(np.arange(n))
-        null = self.pack.ranks[self.rank]["cached"].values[0] * self.pack.sizes["blocks"]
-        tables = _null_tables(layout, null.astype(np.int32), self.pack.sizes["columns"], backend)
-        slots = SlotState(n, 1, backend)
-        indices = backend.alloc((len(layout.recurrent_groups), n, layout.num_drafts + 1), "int32")
-        indices[:] = self.arrays.upload(null.astype(np.int32))[None, :, None]
-        indices[index, rows, 0] = _as(block, indices)
-        hashes = backend.alloc((n, self.hashes.shape[1]), "int64")
-        self.lane_ops.prefix_hashes(self.streams, request, num_tokens, num_tokens, hashes)
-        damage = backend.alloc((n, self.damage.shape[1]), "int64")
-        spec = backend.alloc(n, "int32")
-        nothing, leaving = backend.alloc(n, "int64"), backend.alloc(n, "int64")
-        step = ForwardStep(
-            rows,
-            self.arrays.starts(rows * 0 + 1),
-            _as(num_tokens + 1, slots.state_idx),
-            indices,
-            spec,
-            hashes,
-            nothing,
-            n,
-        )
-        self.ops.forward(self.pool, tables, slots, step, damage, leaving)
-        group_of = self.arrays.upload(np.array([entry.group_index for entry in layout.states]))
-        states = damage[:, : len(layout.states)]
-        wrong = (states != 0) & (group_of[None, :] == index[:, None])
-        self._wrong(lane, self.arrays.any(wrong, (1,)), 8)
+        _, index, *_ = found = self._tables["cached"][0]
+        if len(index):
+            damage = damage_of_cached(self, found)
+            self._wrong(found[0], self.arrays.any(damage != 0, (1,)), 8)
 
     def verdicts_on_host(self) -> np.ndarray:
         return np.array(self.backend.to_host(self.verdicts))
@@ -387,29 +343,3 @@ class RankGroup:
     def ends_on_host(self) -> np.ndarray:
         """int64 [1 + arrays, lanes]: of the pages and the slots at the end."""
         return np.array(self.backend.to_host(self.ends))
-
-
-def _as(values: Array, like: Array) -> Array:
-    """`values` in the dtype of `like`."""
-    return values.astype(like.dtype) if isinstance(values, np.ndarray) else values.to(like.dtype)
-
-
-def _pool(layout: Any, size: int, backend: Backend) -> Pool:
-    """A pool whose lanes each have a null block of their own."""
-    pool = Pool(layout, backend)
-    host = np.array(backend.to_host(pool.array))
-    pages = pool.pages(host)
-    from stalerow.kernels.memory import NULL_POISON
-
-    pages[:, ::size] = NULL_POISON
-    backend.write(pool.array, host)
-    return pool
-
-
-def _null_tables(layout: Any, null: np.ndarray, columns: int, backend: Backend) -> BlockTables:
-    """Block tables with a row per element of `null` (int32), every column naming that null block."""
-    tables = BlockTables(layout, len(null), columns, backend)
-    host = np.ascontiguousarray(np.broadcast_to(null[:, None], (len(null), columns)))
-    for table in (*tables.persistent, *tables.gathered):
-        backend.write(table, host)
-    return tables

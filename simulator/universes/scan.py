@@ -15,7 +15,6 @@ from dataclasses import dataclass, replace
 import msgspec
 
 from stalerow.kernels.layout import Layout
-from stalerow.kernels.memory import OutOfBounds
 from stalerow.simulator.errors import InternalError, UsageError
 from stalerow.simulator.findings import Tally
 from stalerow.simulator.subject import Subject
@@ -112,13 +111,14 @@ def _execute(group: Sequence[Recorded], subject: Subject) -> list[Universe]:
     kernels = subject.load()
     try:
         verdicts = execute(pack(group[0][1], [tape for _, _, tape in group]), kernels)
-    except OutOfBounds:
-        return [Universe(seed, "", True, tuple(tape.marks)) for seed, _, tape in group]
+    except UsageError:
+        raise
     except Exception:
         if kernels.backend.name == "triton-cuda":
             # After a fault on the device nothing runs in this process any more; its successor starts afresh.
             os._exit(os.EX_SOFTWARE)
-        raise
+        # Which schedule it was, and why, each one's run alone will say.
+        return [Universe(seed, "", True, tuple(tape.marks)) for seed, _, tape in group]
     found = [
         Universe(seed, verdict.memory, verdict.first is not None or bool(tape.suspects), tuple(tape.marks))
         for (seed, _, tape), verdict in zip(group, verdicts)
@@ -156,6 +156,7 @@ class Scan:
         self._jobs, self._seconds, self._keep_going = jobs, seconds, keep_going
         self._together = subject.load().backend.name == "triton-cuda"
         self.flagged: list[Universe] = []
+        self.unlike: list[Universe] = []
         self.scanned = 0
 
     def run(self, tally: Tally, tick: Callable[[], None]) -> list[Universe]:
@@ -168,14 +169,14 @@ class Scan:
                 for universe in universes:
                     self.scanned += 1
                     if universe.alone:
-                        raise InternalError(f"seed {universe.seed.number}: {universe.alone}")
+                        self.unlike.append(universe)
                     if universe.flagged:
                         self.flagged.append(universe)
                     else:
                         tally.count(universe.marks, None)
                 tick()
                 late = self._seconds is not None and time.monotonic() - tally.began >= self._seconds
-                if late or (self.flagged and not self._keep_going):
+                if late or ((self.flagged or self.unlike) and not self._keep_going):
                     break
         except KeyboardInterrupt:
             tally.interrupted = True

@@ -1,0 +1,51 @@
+"""What the ranks of a pack have in memory beside the ordinary pool and tables, and what they hand each other."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from stalerow.kernels.device import Array, Backend
+from stalerow.kernels.layout import Layout
+from stalerow.kernels.memory import NULL_POISON, BlockTables, Pool
+from stalerow.simulator.universes.arrays import Arrays
+from stalerow.simulator.universes.pack import Pack
+
+
+class Wire:
+    """What ranks hand each other: activations down the pipeline, sampled tokens from the last rank to the others."""
+
+    def __init__(self, pack: Pack, arrays: Arrays, backend: Backend, num_ranks: int) -> None:
+        rows = pack.count * pack.sizes["slots"]
+        self.activations = backend.alloc((num_ranks, pack.frames, rows), "int64")
+        width = 2 + pack.layout.num_drafts + 1
+        self.sampled = backend.alloc((pack.frames, width, rows), "int64")
+        self.received = self.sampled if num_ranks == 1 else backend.alloc((pack.frames, width, rows), "int64")
+        self.side = arrays.stream()
+        self.left: dict[tuple[int, int], Any] = {}
+        self.broadcast: dict[int, Any] = {}
+
+
+def cast_like(values: Array, like: Array) -> Array:
+    """`values` in the dtype of `like`."""
+    return values.astype(like.dtype) if isinstance(values, np.ndarray) else values.to(like.dtype)
+
+
+def lane_pool(layout: Layout, size: int, backend: Backend) -> Pool:
+    """A pool whose lanes each have a null block of their own."""
+    pool = Pool(layout, backend)
+    host = np.array(backend.to_host(pool.array))
+    pages = pool.pages(host)
+    pages[:, ::size] = NULL_POISON
+    backend.write(pool.array, host)
+    return pool
+
+
+def null_tables(layout: Layout, null: np.ndarray, columns: int, backend: Backend) -> BlockTables:
+    """Block tables with a row per element of `null` (int32), every column naming that null block."""
+    tables = BlockTables(layout, len(null), columns, backend)
+    host = np.ascontiguousarray(np.broadcast_to(null[:, None], (len(null), columns)))
+    for table in (*tables.persistent, *tables.gathered):
+        backend.write(table, host)
+    return tables

@@ -1,0 +1,118 @@
+"""Campaigns over packs: what they flag, what they leave to runs alone, and what kernels that misbehave do to them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from stalerow.simulator import cli, failures
+from stalerow.simulator.errors import UsageError
+from stalerow.simulator.findings import Finding, Tally
+from stalerow.simulator.fuzz import Campaign, Options
+from stalerow.simulator.run import run
+from stalerow.simulator.subject import Subject
+from stalerow.simulator.trials import Seed
+from stalerow.simulator.universes.scan import Scan, Universe, differs
+
+BATCH_ROW = Subject(kernels="reference:batch-row")
+REQ_IDX = Subject(kernels="reference:req-idx")
+
+
+class Quiet:
+    """A listener that keeps what it is told."""
+
+    def __init__(self) -> None:
+        self.notes: list[str] = []
+
+    def tick(self, tally: Tally, doing: Any) -> None: ...
+    def finding(self, finding: Finding) -> None: ...
+    def breach(self, finding: Finding) -> None: ...
+
+    def note(self, text: str) -> None:
+        self.notes.append(text)
+
+
+def scanned(subject: Subject, count: int, lanes: int, jobs: int, families: int = 2) -> tuple[list[Universe], Tally]:
+    tally = Tally()
+    scan = Scan(subject, (Seed(n) for n in range(count)), lanes, families, jobs, keep_going=True)
+    return scan.run(tally, lambda: None), tally
+
+
+def fuzz(folder: Path, subject: Subject, **options: Any) -> tuple[Tally, Quiet]:
+    listener = Quiet()
+    return Campaign(Options(subject=subject, folder=folder, jobs=2, **options), listener).run(), listener
+
+
+def test_exactly_the_violating_schedules_are_flagged_whatever_the_number_of_jobs() -> None:
+    flagged, tally = scanned(BATCH_ROW, 40, 10, 2)
+    again, _ = scanned(BATCH_ROW, 40, 10, 1)
+    assert flagged == again
+    expected = []
+    for number in range(40):
+        seed = Seed(number, runner="v2", family=number // 10 % 2)
+        outcome = run(seed.schedule(), BATCH_ROW.load())
+        if outcome.violations:
+            expected.append((seed, outcome.memory))
+    assert [(universe.seed, universe.memory) for universe in flagged] == expected
+    assert 0 < len(expected) < 40
+    assert tally.schedules == 40 - len(expected)
+
+
+def test_a_finding_is_shrunk_and_its_seed_replays_from_the_command_that_is_printed(tmp_path: Path, capsys: Any) -> None:
+    tally, listener = fuzz(tmp_path, BATCH_ROW, runs=40, universes=10, families=3)
+    (finding,) = tally.findings
+    assert tally.exit_code() == 1
+    assert finding.failure.shrunk
+    assert "flagged in packs of 10" in listener.notes[0]
+    origin = finding.failure.origin
+    _, _, *arguments = origin.command.split()
+    assert "--family" in arguments
+    assert cli.main(["replay", *arguments]) == 1
+    assert origin.digest in capsys.readouterr().out
+    assert failures.load(finding.path).failure == finding.failure
+
+
+def test_a_clean_campaign_counts_every_schedule_and_its_marks(tmp_path: Path) -> None:
+    tally, listener = fuzz(tmp_path, REQ_IDX, runs=60, universes=20, families=3)
+    assert (tally.schedules, tally.exit_code()) == (60, 0)
+    assert tally.marks["deferred postprocess over a re-gathered table"] > 10
+    assert listener.notes == ["0 of 60 schedules flagged in packs of 20"]
+
+
+@pytest.mark.parametrize("name", ["segfaults", "exits"])
+def test_a_pack_that_kills_its_worker_leads_to_the_seed_that_did(tmp_path: Path, doubles: str, name: str) -> None:
+    tally, _ = fuzz(tmp_path, Subject(kernels=f"stalerow_doubles:{name}"), runs=8, universes=4, families=1)
+    assert [finding.failure.kind for finding in tally.findings] == [failures.CRASH]
+
+
+def test_an_error_in_the_kernels_is_told_with_its_seed(tmp_path: Path, doubles: str) -> None:
+    tally, _ = fuzz(tmp_path, Subject(kernels="stalerow_doubles:raises"), runs=8, universes=4, families=1)
+    assert tally.exit_code() == 3
+    assert tally.breaches[0].failure.kind == "internal error"
+
+
+def test_a_pack_that_says_otherwise_than_a_run_alone_is_a_breach() -> None:
+    clean, flagged = Universe(Seed(1), "aa", False, ()), Universe(Seed(1), "aa", True, ())
+    assert differs(clean, "aa", False) == ""
+    assert "memory aa in a pack, but bb alone" in differs(clean, "bb", False)
+    assert "clean alone" in differs(flagged, "aa", False)
+    assert "violating alone" in differs(clean, "aa", True)
+    # Wrong copies may race.
+    assert differs(flagged, "bb", True) == ""
+
+
+def test_kernels_that_read_the_clock_are_found_out(tmp_path: Path, doubles: str) -> None:
+    tally, _ = fuzz(tmp_path, Subject(kernels="stalerow_doubles:clock"), runs=4, universes=4, families=1)
+    assert tally.exit_code() == 3
+
+
+def test_what_packs_cannot_run_is_refused(tmp_path: Path, capsys: Any) -> None:
+    with pytest.raises(UsageError, match="leave out --fault or --universes"):
+        fuzz(tmp_path, Subject(kernels="reference:req-idx", faults=("stale-accept",)), runs=4, universes=4)
+    assert cli.main(["fuzz", "--kernels", "reference:req-idx", "--universes", "4", "--runner", "v1"]) == 2
+    assert "--universes runs under runner v2 only" in capsys.readouterr().err
+    with pytest.raises(SystemExit, match="2"):
+        cli.main(["replay", "3", "--family", "x"])
+    assert "'x' is not a number" in capsys.readouterr().err
