@@ -8,6 +8,7 @@ for a batch row that a lane does not have; only what looks at lanes as such is h
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
 import numpy as np
@@ -20,6 +21,9 @@ from stalerow.kernels.patterns import JUNK, mix64
 
 NEVER = 1 << 30
 """The verdict of a lane in which nothing has been wrong yet."""
+
+UNCHECKED = -1
+"""An expected number that may be anything."""
 
 
 class Moves(NamedTuple):
@@ -54,6 +58,21 @@ class LaneOperators(Protocol):
 
     def move_states(self, pool: Pool, moves: Moves) -> None:
         """Do to the pool what the moves mean; all sources are read before any target is written."""
+
+    def check_counts(
+        self, held: Sequence[Array], slot: Array, expected: Array, lane: Array, verdicts: Array, number: int
+    ) -> None:
+        """`verdicts[lane[i]] = min(verdicts[lane[i]], number)` where `held[k][slot[i]]` is not `expected[k, i]`.
+
+        held: one to five int32 [slots]; slot, lane int64 [n]; expected int64 [len(held), n], `UNCHECKED` where it may
+        be anything; verdicts int32 [L].
+        """
+
+    def check_damage(self, damage: Array, weights: Array, verdicts: Array, number: int, prints: Array) -> None:
+        """`verdicts[u] = min(verdicts[u], number)` where a lane read damage; `prints[u]` is its fingerprint.
+
+        damage int64 [R, units], lane after lane; weights int64 [R / L, units]; verdicts int32 [L]; prints int64 [L].
+        """
 
     def compare(
         self, lanes: Lanes, pool: Pool, shadow: Pool, frame: int, number: int, verdicts: Array, prints: Array | None
@@ -96,6 +115,27 @@ class ReferenceLanes:
                 writes.append((place[kept][:, None] + offsets, pool.array[origin[kept][:, None] + offsets]))
         for where, values in writes:
             pool.array[where] = values
+
+    def check_counts(
+        self,
+        held: Sequence[HostArray],
+        slot: HostArray,
+        expected: HostArray,
+        lane: HostArray,
+        verdicts: HostArray,
+        number: int,
+    ) -> None:
+        actual = np.stack([array[slot] for array in held])
+        wrong = ((expected != UNCHECKED) & (actual != expected)).any(axis=0)
+        np.minimum.at(verdicts, lane[wrong], number)
+
+    def check_damage(
+        self, damage: HostArray, weights: HostArray, verdicts: HostArray, number: int, prints: HostArray
+    ) -> None:
+        by_lane = damage.reshape(len(verdicts), *weights.shape)
+        wrong = by_lane.any(axis=(1, 2))
+        verdicts[wrong] = np.minimum(verdicts[wrong], number)
+        prints[:] = (by_lane * weights).sum(axis=(1, 2))
 
     def compare(
         self,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import triton
 import triton.language as tl
@@ -11,12 +13,16 @@ from stalerow.kernels.fingerprint import coefficients
 from stalerow.kernels.forward_plan import forward_plan
 from stalerow.kernels.forward_triton_rows import mix64
 from stalerow.kernels.jit import max_of, sum_along
-from stalerow.kernels.lanes import Lanes, Moves
+from stalerow.kernels.lanes import UNCHECKED, Lanes, Moves
 from stalerow.kernels.layout import Layout
 from stalerow.kernels.memory import Pool
 from stalerow.kernels.patterns import JUNK
 
 _JUNK = tl.constexpr(JUNK)
+_UNCHECKED = tl.constexpr(UNCHECKED)
+MAX_HELD = 5
+COUNTS = 128
+"""Rows whose counts a program checks."""
 ROWS, POSITIONS = 16, 64
 """A program's tile of hashes: batch rows x positions."""
 MAX_BYTES = 64
@@ -94,6 +100,63 @@ def move_states_kernel(
             tl.store(place + at, data, mask=mask)
 
 
+@triton.jit(do_not_specialize=["n", "number", "expected_stride"])
+def check_counts_kernel(
+    held_0,
+    held_1,
+    held_2,
+    held_3,
+    held_4,
+    slot,
+    expected,
+    expected_stride: tl.int64,
+    lane,
+    verdicts,
+    n,
+    number,
+    COUNT: tl.constexpr,
+    COUNTS: tl.constexpr,
+):
+    """`COUNTS` rows: whether the numbers held are those expected."""
+    i = tl.program_id(0) * COUNTS + tl.arange(0, COUNTS)
+    mask = i < n
+    at = tl.load(slot + i, mask=mask, other=0)
+    expects = expected + i
+    want = tl.load(expects, mask=mask, other=-1)
+    wrong = (want != _UNCHECKED) & (tl.load(held_0 + at, mask=mask, other=0) != want)
+    if COUNT > 1:
+        want = tl.load(expects + expected_stride, mask=mask, other=-1)
+        wrong = wrong | ((want != _UNCHECKED) & (tl.load(held_1 + at, mask=mask, other=0) != want))
+    if COUNT > 2:
+        want = tl.load(expects + expected_stride * 2, mask=mask, other=-1)
+        wrong = wrong | ((want != _UNCHECKED) & (tl.load(held_2 + at, mask=mask, other=0) != want))
+    if COUNT > 3:
+        want = tl.load(expects + expected_stride * 3, mask=mask, other=-1)
+        wrong = wrong | ((want != _UNCHECKED) & (tl.load(held_3 + at, mask=mask, other=0) != want))
+    if COUNT > 4:
+        want = tl.load(expects + expected_stride * 4, mask=mask, other=-1)
+        wrong = wrong | ((want != _UNCHECKED) & (tl.load(held_4 + at, mask=mask, other=0) != want))
+    which = tl.load(lane + i, mask=mask, other=0)
+    numbers = tl.full((COUNTS,), 0, tl.int32) + number
+    tl.atomic_min(verdicts + which, numbers, mask=mask & wrong)
+
+
+@triton.jit(do_not_specialize=["size", "number"])
+def check_damage_kernel(damage, weights, verdicts, prints, size, number, CHUNK: tl.constexpr):
+    """One lane: whether its rows read damage, and the fingerprint of it."""
+    lane = tl.program_id(0).to(tl.int64)
+    wrong = tl.full((CHUNK,), 0, tl.int32)
+    total = tl.full((CHUNK,), 0, tl.int64)
+    for first in range(0, size, CHUNK):
+        j = first + tl.arange(0, CHUNK)
+        found = tl.load(damage + lane * size + j, mask=j < size, other=0)
+        wrong += (found != 0).to(tl.int32)
+        total += found * tl.load(weights + j, mask=j < size, other=0)
+    if max_of(wrong) > 0:
+        tl.store(verdicts + lane, tl.minimum(tl.load(verdicts + lane), number))
+    tl.store(prints + lane, sum_along(total, axis=0))
+
+
 @triton.jit(do_not_specialize=["num_lanes", "size", "frame", "number"])
 def compare_kernel(
     pool,
@@ -169,6 +232,32 @@ class TritonLanes:
             MAX_ROW_BYTES=row_bytes,
             ROWS=triton.next_power_of_2(layout.width),
             BYTES=min(triton.next_power_of_2(row_bytes), MAX_BYTES),
+        )
+
+    def check_counts(
+        self, held: Sequence[Array], slot: Array, expected: Array, lane: Array, verdicts: Array, number: int
+    ) -> None:
+        """See `lanes.LaneOperators`."""
+        n = len(slot)
+        check_counts_kernel[(triton.cdiv(n, COUNTS),)](
+            *held,
+            *[held[0]] * (MAX_HELD - len(held)),
+            slot,
+            expected,
+            expected.stride(0),
+            lane,
+            verdicts,
+            n,
+            number,
+            COUNT=len(held),
+            COUNTS=COUNTS,
+        )
+
+    def check_damage(self, damage: Array, weights: Array, verdicts: Array, number: int, prints: Array) -> None:
+        """See `lanes.LaneOperators`."""
+        size = weights.numel()
+        check_damage_kernel[(len(verdicts),)](
+            damage, weights, verdicts, prints, size, number, CHUNK=min(triton.next_power_of_2(size), CHUNK)
         )
 
     def compare(

@@ -13,11 +13,17 @@ from stalerow.kernels.lanes import NEVER
 
 
 class Arrays(Protocol):
-    """`upload` makes a device array; `least` lowers `into[lane[i]]` to `number` where `wrong[i]`."""
+    """Shapes follow NumPy.
+
+    `upload` makes a device array; `least` lowers `into[lane[i]]` to `number` where `wrong[i]`; `starts` are exclusive
+    sums along the last axis, one more than there are lengths; `along` is `take_along_axis` in the last axis.
+    """
 
     def upload(self, values: HostArray) -> Array: ...
     def least(self, into: Array, lane: Array, wrong: Array, number: int) -> None: ...
     def starts(self, lengths: Array) -> Array: ...
+    def swapped(self, array: Array) -> Array: ...
+    def along(self, array: Array, index: Array) -> Array: ...
     def any(self, array: Array, axes: tuple[int, ...]) -> Array: ...
     def total(self, array: Array, axes: tuple[int, ...]) -> Array: ...
     def stream(self) -> Any: ...
@@ -37,8 +43,15 @@ class NumpyArrays:
             np.minimum.at(into, lane[wrong], number)
 
     def starts(self, lengths: HostArray) -> HostArray:
-        """Exclusive sums, one more than there are lengths."""
-        return np.concatenate([[0], np.cumsum(lengths)])
+        found = np.zeros((*lengths.shape[:-1], lengths.shape[-1] + 1), dtype=np.int64)
+        np.cumsum(lengths, axis=-1, out=found[..., 1:])
+        return found
+
+    def swapped(self, array: HostArray) -> HostArray:
+        return np.ascontiguousarray(array.T)
+
+    def along(self, array: HostArray, index: HostArray) -> HostArray:
+        return np.take_along_axis(array, index, axis=-1)
 
     def any(self, array: HostArray, axes: tuple[int, ...]) -> HostArray:
         found: HostArray = np.asarray(array.any(axis=axes))
@@ -79,7 +92,13 @@ class TorchArrays:
         into.scatter_reduce_(0, lane, numbers, "amin")
 
     def starts(self, lengths: Array) -> Array:
-        return self._torch.nn.functional.pad(lengths.cumsum(0), (1, 0))
+        return self._torch.nn.functional.pad(lengths.cumsum(-1), (1, 0))
+
+    def swapped(self, array: Array) -> Array:
+        return array.t().contiguous()
+
+    def along(self, array: Array, index: Array) -> Array:
+        return array.gather(-1, index)
 
     def any(self, array: Array, axes: tuple[int, ...]) -> Array:
         return self._torch.any(array, dim=axes) if axes else array

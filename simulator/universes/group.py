@@ -16,10 +16,10 @@ from stalerow.kernels.sets import KernelSet
 from stalerow.simulator.oracle.judge import DIGESTED
 from stalerow.simulator.rank.base import PADDED_ROW_BYTE
 from stalerow.simulator.universes.arrays import Arrays
+from stalerow.simulator.universes.batches import Batches
 from stalerow.simulator.universes.cached import damage_of_cached
 from stalerow.simulator.universes.memory import Wire, cast_like, lane_pool, null_tables
 from stalerow.simulator.universes.pack import Pack
-from stalerow.simulator.universes.tape import UNCHECKED
 
 CHECKS = (
     "counts after an output",
@@ -32,6 +32,10 @@ CHECKS = (
     "pool after the forward",
     "cached states at the end",
 )
+
+
+ABSENT = -(1 << 30)
+"""Added to a block's number, makes it no block's."""
 
 
 class RankGroup:
@@ -66,12 +70,12 @@ class RankGroup:
             lane_pool(layout, sizes["blocks"], backend),
         )
         null = np.repeat(np.arange(count, dtype=np.int32) * sizes["blocks"], sizes["slots"])
-        self._null = upload(null.astype(np.int64))
+        self._null = upload(null)
         self.tables = null_tables(layout, null, sizes["columns"], backend)
         # Tables of the oracle: a request's own columns, and a batch's rows of them.
         of_requests = np.repeat(np.arange(count, dtype=np.int32) * sizes["blocks"], pack.requests)
-        self.owned = null_tables(layout, of_requests, sizes["columns"], backend)
-        self.meant_tables = null_tables(layout, null, sizes["columns"], backend)
+        self.owned = null_tables(layout, of_requests, sizes["columns"], backend, self.num_rows)
+        self.owned.num_blocks[:] = sizes["columns"]
         self.slots = SlotState(self.num_rows, sizes["positions"], backend)
         self.meant_slots = SlotState(self.num_rows, 1, backend)
         cache = Cache(layout, self.pool, self.tables)
@@ -91,9 +95,21 @@ class RankGroup:
         self.damage_weights = upload(np.array(coefficients(1, self.rows_per_lane, units)[0]))
         self.prints = backend.alloc((pack.frames, 2, count), "int64")
         self.ends = backend.alloc((1 + len(DIGESTED), count), "int64")
-        self._lane_ids = upload(np.arange(count))
         self._no_arrivals = backend.alloc(self.num_rows, "int64")
-        self._spans = upload(np.arange(columns))
+        self._step = backend.alloc(self.num_rows, "int64")
+        most = max(pack.ranks[self.rank][name].longest for name in ("owned", "writes"))
+        self._counting = upload(np.arange(1, most + 1))
+        self.batches = Batches(
+            pack.ranks[self.rank]["rows"],
+            pack.ranks[self.rank]["outcomes"],
+            pack.frames,
+            self.num_rows,
+            sizes["columns"],
+            layout.num_drafts,
+            self.arrays,
+            backend,
+        )
+        self._starts = {name: self.arrays.starts(self._tables[name][0][3]) for name in ("rows", "outcomes")}
 
     def frame(self, frame: int) -> None:
         """Everything that the rank's host enqueued for one step, in stream order."""
@@ -120,9 +136,6 @@ class RankGroup:
     def _number(self, check: int) -> int:
         return self._frame * len(CHECKS) + check
 
-    def _wrong(self, lane: Array, wrong: Array, check: int) -> None:
-        self.arrays.least(self.verdicts, lane, wrong, self._number(check))
-
     def _compare(self, check: int, prints: Array | None = None, frame: int | None = None) -> None:
         frame = self._frame if frame is None else frame
         number = self._number(check)
@@ -135,33 +148,38 @@ class RankGroup:
         if n:
             if not self.is_last:
                 self.arrays.wait(self.stream, self.wire.broadcast[of])
-            lane, row, slot, query_len, *expected = self._of("outcomes")
-            counts, rejected, *tokens = (self.wire.sampled if self.is_last else self.wire.received)[of][:, row]
-            sampled = self.backend.alloc((n, len(tokens)), "int64")
-            for i, ids in enumerate(tokens):
-                sampled[:, i] = ids
-            qsl = self.arrays.starts(query_len) if self.is_last else None
-            self.ops.post_update(self.slots, slot, sampled, counts, rejected, qsl, n)
+            lane, row, slot = self._of("outcomes")[:3]
+            taken = (self.wire.sampled if self.is_last else self.wire.received)[of][:, row]
+            counts, rejected, tokens = taken[0], taken[1], self.arrays.swapped(taken[2:])
+            qsl = self._compact("outcomes") if self.is_last else None
+            self.ops.post_update(self.slots, slot, tokens, counts, rejected, qsl, n)
             self.ops.scatter_accepted(self.slots, slot, counts, n)
             held = (self.slots.num_computed, self.slots.total_len, self.slots.last_token)
-            self._check_slots(lane, slot, held, expected, 0)
-            mapping = self.backend.alloc(self.num_rows, "int64", -1)
-            mapping[row] = slot
+            self._check_counts("outcomes", 4, held, lane, slot, 0)
             self.align.postprocess(
-                self.slots, self.binding, mapping, self.num_rows, self.layout.recurrent_block_size, None
+                self.slots,
+                self.binding,
+                self.batches.outcomes[self._frame],
+                self.num_rows,
+                self.layout.recurrent_block_size,
+                None,
             )
         self._move("postmoves")
         if n or self._count("postmoves"):
             self._compare(1)
 
-    def _check_slots(
-        self, lane: Array, slot: Array, held: tuple[Array, ...], expected: list[Array], check: int
+    def _compact(self, name: str) -> Array:
+        """Where each present row's tokens start: int64 [n + 1]."""
+        values, starts = self._starts[name], self._tables[name][1]
+        first, last = starts[self._frame], starts[self._frame + 1]
+        return values[first : last + 1] - values[first]
+
+    def _check_counts(
+        self, name: str, column: int, held: tuple[Array, ...], lane: Array, slot: Array, check: int
     ) -> None:
-        wrong = None
-        for array, value in zip(held, expected):
-            differs = (value != UNCHECKED) & (array[slot] != value)
-            wrong = differs if wrong is None else wrong | differs
-        self._wrong(lane, wrong, check)
+        values, starts = self._tables[name]
+        expected = values[column : column + len(held), starts[self._frame] : starts[self._frame + 1]]
+        self.lane_ops.check_counts(held, slot, expected, lane, self.verdicts, self._number(check))
 
     def _move(self, name: str) -> None:
         if self._count(name):
@@ -194,8 +212,7 @@ class RankGroup:
 
     def _write(self, tables: BlockTables, group: Array, row: Array, column: Array, block: Array, n: int) -> None:
         """One table entry a write."""
-        ends = self.arrays.starts(block * 0 + 1)[1:]
-        self.ops.apply_writes(tables, group, row, column, ends, block, n)
+        self.ops.apply_writes(tables, group, row, column, self._counting[:n], block, n)
 
     def _write_tables(self) -> None:
         if n := self._count("writes"):
@@ -206,113 +223,76 @@ class RankGroup:
             self.tables.num_blocks[group, slot] = cast_like(count, self.tables.num_blocks)
 
     def _run_batch(self) -> None:
-        ops, backend, rows = self.ops, self.backend, self.num_rows
-        lane, row, slot, query_len, spec, request, good, *expected = self._of("rows")
-        n = len(row)
-        mapping = backend.alloc(rows, "int64", -1)
-        mapping[row] = slot
-        lengths = backend.alloc(rows, "int64")
-        lengths[row] = query_len
-        qsl = self.arrays.starts(lengths)
+        ops, rows, slots, batches, frame = self.ops, self.num_rows, self.slots, self.batches, self._frame
+        size = self.layout.recurrent_block_size
+        lane, _, slot = self._of("rows")[:3]
+        mapping, qsl = batches.mapping[frame], batches.query_start_loc[frame]
         ops.gather(self.tables, mapping, rows, rows, False)
         padding = self._of("padding")[1] if self._count("padding") else None
         if padding is not None and self.zero_padding:
-            self._clear(padding)
-        ops.seq_lens(self.slots, mapping, qsl, rows, rows, self.seq_lens)
-        self.align.preprocess(self.slots, slot, self.arrays.starts(query_len), n, self.layout.recurrent_block_size)
-        self.align.precopy(self.slots, self.binding, mapping, rows)
+            for table in self.tables.gathered:
+                table[padding] = self._null[padding][:, None]
+        ops.seq_lens(slots, mapping, qsl, rows, rows, self.seq_lens)
+        self.align.preprocess(slots, slot, self._compact("rows"), len(slot), size)
+        self.align.precopy(slots, self.binding, mapping, rows)
         self._move("premoves")
         self._compare(3)
-        self.align.aligned_indices(
-            self.binding, self.seq_lens, rows, self.layout.recurrent_block_size, self.state_indices
-        )
-        slots = self.slots
+        self.align.aligned_indices(self.binding, self.seq_lens, rows, size, self.state_indices)
         held = (slots.num_computed, slots.state_idx, slots.num_accepted, slots.total_len, slots.last_token)
-        self._check_slots(lane, slot, held, expected, 4)
+        self._check_counts("rows", 7, held, lane, slot, 4)
         if self._count("fresh"):
             of, block = self._of("fresh")
             pages = self.shadow.pages(self.shadow.array)[:, block]
-            self._wrong(of, self.arrays.any(pages != 0, (0, 2)), 5)
-        self._forward(lane, row, slot, spec, request, good, expected, mapping, qsl)
+            self.arrays.least(self.verdicts, of, self.arrays.any(pages != 0, (0, 2)), self._number(5))
+        self._forward(mapping, qsl)
         if padding is not None:
-            named = self.state_indices[:, padding, 0] + 0
-            null = named == self._null[padding]
-            blocks = (named * (null == 0) - 1 * null).reshape(-1)
-            for pool in (self.pool, self.shadow):
-                ops.fill_blocks(pool, blocks, len(blocks), PADDED_ROW_BYTE)
-        self._compare(7, self.prints[self._frame, 0])
+            self._write_padding(padding)
+        self._compare(7, self.prints[frame, 0])
         if not self.is_last:
-            ops.advance_computed(self.slots, mapping, qsl, rows)
+            ops.advance_computed(slots, mapping, qsl, rows)
             if count := self._count("neutral"):
-                ops.fill_accepted(self.slots, self._of("neutral")[1], 1, count)
+                ops.fill_accepted(slots, self._of("neutral")[1], 1, count)
 
-    def _clear(self, padding: Array) -> None:
-        """A padded row becomes the null block in every column."""
-        for table in self.tables.gathered:
-            table[padding] = cast_like(self._null[padding][:, None] + table[:1] * 0, table)
+    def _write_padding(self, padding: Array) -> None:
+        """Padded rows under a captured graph write the blocks that their indices name, if these are not null."""
+        named = self.state_indices[:, padding, 0]
+        blocks = (named + (named == self._null[padding]) * ABSENT).reshape(-1).clip(-1)
+        for pool in (self.pool, self.shadow):
+            self.ops.fill_blocks(pool, blocks, len(blocks), PADDED_ROW_BYTE)
 
-    def _forward(
-        self,
-        lane: Array,
-        row: Array,
-        slot: Array,
-        spec: Array,
-        request: Array,
-        good: Array,
-        expected: list[Array],
-        mapping: Array,
-        qsl: Array,
-    ) -> None:
+    def _forward(self, mapping: Array, qsl: Array) -> None:
         """The stand-in forward on the pool, and on the shadow with blocks looked up by request and column."""
-        backend, rows, wire, frame = self.backend, self.num_rows, self.wire, self._frame
-        of_row = backend.alloc(rows, "int64", -1)
-        of_row[row] = request
-        goods = backend.alloc(rows, "int64")
-        goods[row] = good
-        step = backend.alloc(rows, "int64", frame + 1)
-        self.lane_ops.prefix_hashes(self.streams, of_row, goods, step, self.hashes)
-        is_spec = backend.alloc(rows, "int64")
-        is_spec[row] = spec
+        rows, wire, frame, batches = self.num_rows, self.wire, self._frame, self.batches
+        self._step[:] = frame + 1
+        request, spec = batches.request[frame], batches.spec[frame]
+        self.lane_ops.prefix_hashes(self.streams, request, batches.good[frame], self._step, self.hashes)
         if self.rank:
             self.arrays.wait(self.stream, wire.left[self.rank - 1, frame])
             arriving = wire.activations[self.rank - 1, frame]
         else:
             arriving = self._no_arrivals
-        inputs = ForwardStep(mapping, qsl, self.seq_lens, self.state_indices, is_spec, self.hashes, arriving, rows)
+        inputs = ForwardStep(mapping, qsl, self.seq_lens, self.state_indices, spec, self.hashes, arriving, rows)
         self.ops.forward(self.pool, self.tables, self.slots, inputs, self.damage, wire.activations[self.rank, frame])
         wire.left[self.rank, frame] = self.arrays.event(self.stream)
-        self._shadow_forward(row, request, expected, inputs)
-        lanes = self.damage.reshape(self.pack.count, self.rows_per_lane, -1)
-        self._wrong(self._lane_ids, self.arrays.any(lanes != 0, (1, 2)), 6)
-        self.prints[frame, 1] = self.arrays.total(lanes * self.damage_weights, (1, 2))
+        self._shadow_forward(inputs)
+        prints = self.prints[frame, 1]
+        self.lane_ops.check_damage(self.damage, self.damage_weights, self.verdicts, self._number(6), prints)
 
-    def _shadow_forward(self, row: Array, request: Array, expected: list[Array], inputs: ForwardStep) -> None:
-        start, column, accepted = expected[0], expected[1], expected[2]
-        layout, meant = self.layout, self.meant_tables
-        for group in layout.attention_groups:
-            meant.gathered[group][row] = self.owned.persistent[group][request]
-        columns = column[:, None] + self._spans[None, :]
-        columns = columns.clip(0, self.owned.max_blocks - 1)
+    def _shadow_forward(self, inputs: ForwardStep) -> None:
+        layout, owned, frame, batches = self.layout, self.owned, self._frame, self.batches
+        self.ops.gather(owned, batches.request[frame], self.num_rows, self.num_rows, False)
         for index, group in enumerate(layout.recurrent_groups):
-            self.meant_indices[index][row] = self.owned.persistent[group][request[:, None], columns]
-        seq_lens = self.seq_lens * 0
-        own_slots = self.backend.alloc(self.num_rows, "int64", -1)
-        own_slots[row] = row
-        lengths = inputs.query_start_loc[row + 1] - inputs.query_start_loc[row]
-        seq_lens[row] = cast_like(start + lengths, seq_lens)
-        self.meant_slots.num_accepted[row] = cast_like(accepted, self.meant_slots.num_accepted)
-        step = inputs._replace(idx_mapping=own_slots, seq_lens=seq_lens, state_indices=self.meant_indices)
-        self.ops.forward(self.shadow, meant, self.meant_slots, step, self.meant_damage, self.leaving)
+            self.meant_indices[index] = self.arrays.along(owned.gathered[group], batches.columns[frame])
+        self.meant_slots.num_accepted[:] = batches.accepted[frame]
+        step = inputs._replace(
+            idx_mapping=batches.own[frame], seq_lens=batches.seq_lens[frame], state_indices=self.meant_indices
+        )
+        self.ops.forward(self.shadow, owned, self.meant_slots, step, self.meant_damage, self.leaving)
 
     def _sample(self) -> None:
-        """The sampler's output of the step, and its broadcast on the side stream."""
-        if not self._count("sampled"):
-            return
+        """The sampler's output of the step goes to the other ranks on the side stream."""
         frame, wire = self._frame, self.wire
-        _, row, *values = self._of("sampled")
-        for i, value in enumerate(values):
-            wire.sampled[frame, i][row] = value
-        if self.num_ranks == 1:
+        if self.num_ranks == 1 or not self._count("sampled"):
             return
         self.arrays.wait(wire.side, self.arrays.event(self.stream))
         with self.arrays.on(wire.side):
@@ -331,7 +311,7 @@ class RankGroup:
         _, index, *_ = found = self._tables["cached"][0]
         if len(index):
             damage = damage_of_cached(self, found)
-            self._wrong(found[0], self.arrays.any(damage != 0, (1,)), 8)
+            self.arrays.least(self.verdicts, found[0], self.arrays.any(damage != 0, (1,)), self._number(8))
 
     def verdicts_on_host(self) -> np.ndarray:
         return np.array(self.backend.to_host(self.verdicts))

@@ -8,7 +8,7 @@ import numpy as np
 
 from stalerow.kernels.device import Array, Backend
 from stalerow.kernels.layout import Layout
-from stalerow.kernels.memory import NULL_POISON, BlockTables, Pool
+from stalerow.kernels.memory import NULL_POISON, BlockTables, Pool, addresses
 from stalerow.simulator.universes.arrays import Arrays
 from stalerow.simulator.universes.pack import Pack
 
@@ -21,6 +21,11 @@ class Wire:
         self.activations = backend.alloc((num_ranks, pack.frames, rows), "int64")
         width = 2 + pack.layout.num_drafts + 1
         self.sampled = backend.alloc((pack.frames, width, rows), "int64")
+        table = pack.ranks[-1]["sampled"]
+        frame = arrays.upload(np.repeat(np.arange(pack.frames), np.diff(table.starts)))
+        values = arrays.upload(table.values)
+        for i in range(len(values) - 2):
+            self.sampled[:, i][frame, values[1]] = values[2 + i]
         self.received = self.sampled if num_ranks == 1 else backend.alloc((pack.frames, width, rows), "int64")
         self.side = arrays.stream()
         self.left: dict[tuple[int, int], Any] = {}
@@ -42,10 +47,18 @@ def lane_pool(layout: Layout, size: int, backend: Backend) -> Pool:
     return pool
 
 
-def null_tables(layout: Layout, null: np.ndarray, columns: int, backend: Backend) -> BlockTables:
-    """Block tables with a row per element of `null` (int32), every column naming that null block."""
+def null_tables(
+    layout: Layout, null: np.ndarray, columns: int, backend: Backend, num_rows: int | None = None
+) -> BlockTables:
+    """Block tables with a slot per element of `null` (int32), every column naming that null block.
+
+    num_rows: batch rows of the gathered tables, where there are more or fewer of them than slots.
+    """
     tables = BlockTables(layout, len(null), columns, backend)
     host = np.ascontiguousarray(np.broadcast_to(null[:, None], (len(null), columns)))
     for table in (*tables.persistent, *tables.gathered):
         backend.write(table, host)
+    if num_rows is not None:
+        tables.gathered = [backend.alloc((num_rows, columns), "int32") for _ in tables.gathered]
+        tables.gathered_ptrs = addresses(tables.gathered, backend)
     return tables

@@ -22,6 +22,11 @@ class Table:
     values: np.ndarray
     starts: list[int]
 
+    @property
+    def longest(self) -> int:
+        """Rows of the frame that has most."""
+        return int(np.diff(self.starts).max(initial=0))
+
 
 @dataclass(slots=True)
 class Pack:

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from stalerow.kernels.device import NumpyBackend
+from stalerow.kernels.lanes import UNCHECKED
 from stalerow.kernels.sets import KernelSet
 from stalerow.simulator.choosers.planned import PlannedOrder
 from stalerow.simulator.errors import InternalError, UsageError
@@ -27,7 +28,7 @@ from stalerow.simulator.rank.device import Operation
 from stalerow.simulator.rank.policy import RankPolicy
 from stalerow.simulator.rank.released import check_layout, worker_policy
 from stalerow.simulator.schedule import Schedule
-from stalerow.simulator.universes.tape import UNCHECKED, LaneTape, Tape
+from stalerow.simulator.universes.tape import LaneTape, Tape
 
 _NO_HASHES = np.zeros((0, 0), dtype=np.int64)
 

@@ -13,8 +13,6 @@ import numpy as np
 
 from stalerow.simulator.oracle.violations import Violation
 
-UNCHECKED = -1
-
 COLUMNS: dict[str, tuple[str, ...]] = {
     "writes": ("group", "slot", "column", "block"),
     "counts": ("group", "slot", "count"),

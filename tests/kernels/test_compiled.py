@@ -15,16 +15,17 @@ from triton.compiler import ASTSource
 
 INT64 = {
     "idx_mapping", "table_ptrs", "persistent_ptrs", "gathered_ptrs", "states", "unit_starts", "unit_salts", "hashes",
-    "activation_in", "damage", "sampled", "last_token",
+    "activation_in", "damage", "sampled", "last_token", "streams", "weights", "prints",
+    "expected",
 }
 SCALARS = {
     "num_rows", "num_rows_padded", "num_tiles", "draw_from", "n", "num_writes", "max_blocks", "max_model_len",
-    "state_indices_rows", "byte", "value",
+    "state_indices_rows", "byte", "value", "length", "size", "number", "num_lanes", "frame",
 }
 NUMBERS = {
     "TILES": 16, "TILE_STEPS": 4, "COPY_BLOCK": 512, "WIDTH_BLOCK": 8, "ROW_BLOCK": 256, "ROWS": 8,
     "NUM_COLUMNS": 3, "TOKENS": 64, "NUM_STATES": 4, "NUM_UNITS": 6, "WINDOW": 3, "MAX_BYTES": 24, "BYTES": 16,
-    "POSITIONS": 16,
+    "POSITIONS": 16, "COUNT": 5, "COUNTS": 128, "CHUNK": 1024, "LAYERS": 2, "WIDTH": 5, "MAX_ROW_BYTES": 64,
 }
 
 def compile_kernel(module, name, flags):
@@ -39,7 +40,7 @@ def compile_kernel(module, name, flags):
         elif p in SCALARS or (p == "num_blocks" and scalar_blocks):
             signature[p] = "i32"
         else:
-            signature[p] = "*i64" if p in INT64 else "*u8" if p in ("pool", "kept") else "*i32"
+            signature[p] = "*i64" if p in INT64 else "*u8" if p in ("pool", "kept", "shadow") else "*i32"
     source = ASTSource(fn=kernel, signature=signature, constexprs=constants)
     triton.compile(source, target=GPUTarget("cuda", 90, 32))
 
@@ -70,6 +71,12 @@ KERNELS = [
     "forward_triton_read read_kv_kernel",
     "forward_triton_write write_states_kernel",
     "forward_triton_write write_kv_kernel",
+    "lanes_triton prefix_hashes_kernel",
+    "lanes_triton move_states_kernel",
+    "lanes_triton check_counts_kernel",
+    "lanes_triton check_damage_kernel",
+    "lanes_triton compare_kernel PRINT",
+    "lanes_triton compare_kernel -PRINT",
 ]
 
 

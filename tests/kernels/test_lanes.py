@@ -8,7 +8,7 @@ from kernel_layouts import layouts
 from kernel_machine import Machine, triton_set
 
 from stalerow.kernels.fingerprint import pages_fingerprint, values_fingerprint
-from stalerow.kernels.lanes import NEVER, Lanes, Moves, lane_operators
+from stalerow.kernels.lanes import NEVER, UNCHECKED, Lanes, Moves, lane_operators
 from stalerow.kernels.layout import GroupSpec, Layout, StateSpec
 from stalerow.kernels.sets import kernel_set
 from stalerow.simulator.oracle.streams import extend, junk_hash
@@ -117,3 +117,37 @@ def test_fingerprints_tell_places_apart():
             values[slot, position] = 1
             found |= {values_fingerprint(values, array) for array in range(5)}
     assert len(found) == 60
+
+
+@pytest.mark.parametrize("count", [1, 3, 5])
+def test_a_wrong_count_lowers_its_lanes_verdict(kernels, count):
+    m = Machine(layout_of(), kernels)
+    rng = np.random.default_rng(count)
+    held = rng.integers(0, 50, (count, 300))
+    slot, lane = rng.permutation(300)[:200], np.sort(rng.integers(0, LANES, 200))
+    expected = held[:, slot].copy()
+    arrays = [m.up(array, "int32") for array in held]
+    for wrong in range(-1, count):
+        meant = expected.copy()
+        meant[0, 3] = UNCHECKED
+        if wrong >= 0:
+            meant[wrong, 190] += 1
+        verdicts = m.up([NEVER] * LANES, "int32")
+        wanted = [NEVER] * LANES
+        if wrong >= 0:
+            wanted[lane[190]] = 41
+        indices = m.up(slot, "int64"), m.up(meant, "int64"), m.up(lane, "int64")
+        lane_operators(m.backend).check_counts(arrays, *indices, verdicts, 41)
+        assert m.host(verdicts).tolist() == wanted
+
+
+def test_damage_is_told_and_fingerprinted_lane_by_lane(kernels):
+    m = Machine(layout_of(), kernels)
+    damage = np.zeros((6, 700), dtype=np.int64)
+    damage[3, 699] = 5
+    weights = np.random.default_rng(0).integers(-(1 << 62), 1 << 62, (2, 700))
+    verdicts, prints = m.up([NEVER, NEVER, 6], "int32"), m.backend.alloc(LANES, "int64", 9)
+    lane_operators(m.backend).check_damage(m.up(damage, "int64"), m.up(weights, "int64"), verdicts, 15, prints)
+    assert m.host(verdicts).tolist() == [NEVER, 15, 6]
+    with np.errstate(over="ignore"):
+        assert m.host(prints).tolist() == [0, int(weights[1, 699] * np.int64(5)), 0]
