@@ -28,9 +28,6 @@ from stalerow.simulator.workers import Done, Workers
 CHUNK = 128
 """Seeds that a worker records at a time where another process executes them."""
 
-AHEAD = 4
-"""Packs' worth of tapes that are sorted by length before they are executed: a pack takes as long as its longest."""
-
 TICK_S = 0.25
 
 
@@ -138,7 +135,10 @@ def differs(universe: Universe, memory: str, violating: bool) -> str:
 
 
 class Scan:
-    """Seeds in packs of `lanes`; pack number k belongs to family `k % families`."""
+    """Seeds in packs of `lanes`; pack number k belongs to family `k % families`.
+
+    `together`: one process executes what all others record.
+    """
 
     def __init__(
         self,
@@ -154,7 +154,7 @@ class Scan:
             raise UsageError("many universes run kernel sets as they are: leave out --fault or --universes")
         self._subject, self._seeds, self._lanes, self._families = subject, seeds, lanes, families
         self._jobs, self._seconds, self._keep_going = jobs, seconds, keep_going
-        self._together = subject.load().backend.name == "triton-cuda"
+        self.together = subject.load().backend.name == "triton-cuda"
         self.flagged: list[Universe] = []
         self.unlike: list[Universe] = []
         self.scanned = 0
@@ -185,7 +185,7 @@ class Scan:
     def _results(self, tick: Callable[[], None]) -> Iterator[list[Universe]]:
         with ExitStack() as stack:
             recorders = stack.enter_context(Workers(self._jobs, do))
-            if not self._together:
+            if not self.together:
                 for done in recorders.map(self._tasks()):
                     yield self._universes(done)
                 return
@@ -194,7 +194,7 @@ class Scan:
             for done in recorders.map(self._tasks()):
                 waiting += _value(done)
                 tick()
-                if len(waiting) >= AHEAD * self._lanes:
+                if len(waiting) >= self._lanes:
                     executor.submit(Lockstep(waiting, self._subject, self._lanes))
                     waiting = []
                 for ended in executor.wait(0 if executor.running < 2 else None):
@@ -215,7 +215,7 @@ class Scan:
         return [Universe(seed, "", True, ()) for seed in seeds]
 
     def _tasks(self) -> Iterator[Record]:
-        size = CHUNK if self._together else self._lanes
+        size = CHUNK if self.together else self._lanes
         chunk: list[Seed] = []
         for number, seed in enumerate(self._seeds):
             family = number // self._lanes % self._families
@@ -227,7 +227,7 @@ class Scan:
             yield self._task(chunk)
 
     def _task(self, seeds: list[Seed]) -> Record:
-        return Record(tuple(seeds), self._subject, None if self._together else self._lanes)
+        return Record(tuple(seeds), self._subject, None if self.together else self._lanes)
 
 
 def _value(done: Done) -> list:  # type: ignore[type-arg]

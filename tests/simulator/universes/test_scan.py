@@ -34,9 +34,12 @@ class Quiet:
         self.notes.append(text)
 
 
-def scanned(subject: Subject, count: int, lanes: int, jobs: int, families: int = 2) -> tuple[list[Universe], Tally]:
+def scanned(
+    subject: Subject, count: int, lanes: int, jobs: int, families: int = 2, together: bool = False
+) -> tuple[list[Universe], Tally]:
     tally = Tally()
     scan = Scan(subject, (Seed(n) for n in range(count)), lanes, families, jobs, keep_going=True)
+    scan.together = together
     return scan.run(tally, lambda: None), tally
 
 
@@ -49,6 +52,8 @@ def test_exactly_the_violating_schedules_are_flagged_whatever_the_number_of_jobs
     flagged, tally = scanned(BATCH_ROW, 40, 10, 2)
     again, _ = scanned(BATCH_ROW, 40, 10, 1)
     assert flagged == again
+    executed_by_one, others = scanned(BATCH_ROW, 40, 10, 2, together=True)
+    assert (executed_by_one, others.marks) == (flagged, tally.marks)
     expected = []
     for number in range(40):
         seed = Seed(number, runner="v2", family=number // 10 % 2)
