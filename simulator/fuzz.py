@@ -23,6 +23,7 @@ from stalerow.simulator.findings import Finding, Tally
 from stalerow.simulator.generate import Runner
 from stalerow.simulator.oracle.violations import Violation
 from stalerow.simulator.subject import Subject
+from stalerow.simulator.trial_stream import TrialStream
 from stalerow.simulator.trials import Reduced, Reduction, Seed, Seen, Trial, do
 from stalerow.simulator.workers import Done, Workers, abandoned
 
@@ -30,7 +31,6 @@ if TYPE_CHECKING:
     from stalerow.simulator.universes.scan import Universe
 
 SCOUTS_AHEAD = 64
-RUN_AGAIN_EVERY = 16
 TICK_S = 0.25
 
 
@@ -73,35 +73,6 @@ class Listener(Protocol):
     def note(self, text: str) -> None: ...
 
 
-class _Stream:
-    """The trials of one subject, given out and taken back in the order of seeds."""
-
-    def __init__(self, subject: Subject, seeds: Iterator[Seed], again: bool) -> None:
-        self.subject, self._seeds, self._again = subject, seeds, again
-        self._order: deque[int] = deque()
-        self._ended: dict[int, Done] = {}
-        self.given = 0
-        self.exhausted = False
-
-    def next(self) -> Trial | None:
-        seed = next(self._seeds, None)
-        if seed is None:
-            self.exhausted = True
-            return None
-        again = self._again and self.given % RUN_AGAIN_EVERY == 0
-        self.given += 1
-        return Trial(seed, self.subject, 2 if again else 1)
-
-    def gave(self, ticket: int) -> None:
-        self._order.append(ticket)
-
-    def took(self, done: Done) -> Iterator[Done]:
-        """Keep a result; yields those whose turn it is."""
-        self._ended[done.ticket] = done
-        while self._order and self._order[0] in self._ended:
-            yield self._ended.pop(self._order.popleft())
-
-
 class Campaign:
     """Runs `options` and tells `listener`; `tally` is right at every moment."""
 
@@ -117,8 +88,8 @@ class Campaign:
         self._over = False
 
     def _begin(self, seeds: Iterator[Seed], scouted: Iterator[Seed]) -> None:
-        self._real = _Stream(self.subject, seeds, again=self.twin is None)
-        self._scouts = None if self.twin is None else _Stream(self.twin, scouted, again=False)
+        self._real = TrialStream(self.subject, seeds, again=self.twin is None)
+        self._scouts = None if self.twin is None else TrialStream(self.twin, scouted, again=False)
 
     def run(self) -> Tally:
         """Until the seeds or the time are used up, or the first finding unless told to keep going, or Ctrl-C."""
@@ -192,7 +163,7 @@ class Campaign:
         limit = self.options.seconds
         return limit is not None and time.monotonic() - self.tally.began >= limit
 
-    def _stream(self, task: Trial) -> _Stream:
+    def _stream(self, task: Trial) -> TrialStream:
         return self._real if task.subject == self.subject else self._scouts or self._real
 
     def _take(self, done: Done) -> None:

@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-import msgspec
 import numpy as np
 
-from stalerow.kernels.binding import Cache, bind_cache
 from stalerow.kernels.device import Array
 from stalerow.kernels.fingerprint import coefficients
-from stalerow.kernels.forward_plan import forward_plan
-from stalerow.kernels.lanes import NEVER, Lanes, Moves, lane_operators
-from stalerow.kernels.memory import POISON, BlockTables, SlotState
+from stalerow.kernels.lanes import Moves, lane_operators
+from stalerow.kernels.memory import POISON, BlockTables
 from stalerow.kernels.operators import ForwardStep
 from stalerow.kernels.sets import KernelSet
 from stalerow.simulator.oracle.judge import DIGESTED
 from stalerow.simulator.rank.base import PADDED_ROW_BYTE
 from stalerow.simulator.universes.arrays import Arrays
-from stalerow.simulator.universes.batches import Batches
 from stalerow.simulator.universes.cached import damage_of_cached
-from stalerow.simulator.universes.memory import Wire, cast_like, lane_pool, null_tables
+from stalerow.simulator.universes.lane_memory import LaneMemory
+from stalerow.simulator.universes.memory import Wire, cast_like
 from stalerow.simulator.universes.pack import Pack
 
 CHECKS = (
@@ -38,7 +35,7 @@ ABSENT = -(1 << 30)
 """Added to a block's number, makes it no block's."""
 
 
-class RankGroup:
+class RankGroup(LaneMemory):
     """Rank `rank` of every lane of a pack."""
 
     def __init__(
@@ -51,65 +48,12 @@ class RankGroup:
         wire: Wire,
         zero_padding: bool,
     ) -> None:
-        self.pack, self.rank, self.num_ranks, self.wire = pack, rank, num_ranks, wire
-        self.ops, self.align, self.backend, self.arrays = kernels.ops, kernels.align, kernels.backend, arrays
+        super().__init__(pack, rank, kernels, arrays)
+        self.num_ranks, self.wire, self.zero_padding = num_ranks, wire, zero_padding
+        self.ops, self.align = kernels.ops, kernels.align
         self.lane_ops = lane_operators(self.backend)
-        self.zero_padding = zero_padding
         self.is_last = rank == num_ranks - 1
         self.stream = arrays.stream()
-        self._tables = {name: (arrays.upload(table.values), table.starts) for name, table in pack.ranks[rank].items()}
-        self._allocate()
-
-    def _allocate(self) -> None:
-        pack, backend, upload = self.pack, self.backend, self.arrays.upload
-        sizes, count = pack.sizes, pack.count
-        self.rows_per_lane, self.num_rows = sizes["slots"], sizes["slots"] * count
-        self.layout = layout = msgspec.structs.replace(pack.layout, num_blocks=sizes["blocks"] * count)
-        self.pool, self.shadow = (
-            lane_pool(layout, sizes["blocks"], backend),
-            lane_pool(layout, sizes["blocks"], backend),
-        )
-        null = np.repeat(np.arange(count, dtype=np.int32) * sizes["blocks"], sizes["slots"])
-        self._null = upload(null)
-        self.tables = null_tables(layout, null, sizes["columns"], backend)
-        # Tables of the oracle: a request's own columns, and a batch's rows of them.
-        of_requests = np.repeat(np.arange(count, dtype=np.int32) * sizes["blocks"], pack.requests)
-        self.owned = null_tables(layout, of_requests, sizes["columns"], backend, self.num_rows)
-        self.owned.num_blocks[:] = sizes["columns"]
-        self.slots = SlotState(self.num_rows, sizes["positions"], backend)
-        self.meant_slots = SlotState(self.num_rows, 1, backend)
-        cache = Cache(layout, self.pool, self.tables)
-        self.binding = bind_cache(cache, self.align.reads_slot_tables, backend)
-        columns = layout.num_drafts + 1
-        groups = len(layout.recurrent_groups)
-        self.state_indices = backend.alloc((groups, self.num_rows, columns), "int32")
-        self.meant_indices = backend.alloc((groups, self.num_rows, columns), "int32")
-        self.seq_lens = backend.alloc(self.num_rows, "int32")
-        self.tokens, self.streams = upload(pack.tokens), upload(pack.hashes)
-        self.hashes = backend.alloc((self.num_rows, sizes["positions"] + 1), "int64")
-        self.lanes = Lanes(sizes["blocks"], upload(pack.own_blocks), upload(pack.ends))
-        self.verdicts = backend.alloc(count, "int32", NEVER)
-        units = forward_plan(layout).num_units
-        self.damage, self.meant_damage = (backend.alloc((self.num_rows, units), "int64") for _ in range(2))
-        self.leaving = backend.alloc(self.num_rows, "int64")
-        self.damage_weights = upload(np.array(coefficients(1, self.rows_per_lane, units)[0]))
-        self.prints = backend.alloc((pack.frames, 2, count), "int64")
-        self.ends = backend.alloc((1 + len(DIGESTED), count), "int64")
-        self._no_arrivals = backend.alloc(self.num_rows, "int64")
-        self._step = backend.alloc(self.num_rows, "int64")
-        most = max(pack.ranks[self.rank][name].longest for name in ("owned", "writes"))
-        self._counting = upload(np.arange(1, most + 1))
-        self.batches = Batches(
-            pack.ranks[self.rank]["rows"],
-            pack.ranks[self.rank]["outcomes"],
-            pack.frames,
-            self.num_rows,
-            sizes["columns"],
-            layout.num_drafts,
-            self.arrays,
-            backend,
-        )
-        self._starts = {name: self.arrays.starts(self._tables[name][0][3]) for name in ("rows", "outcomes")}
 
     def frame(self, frame: int) -> None:
         """Everything that the rank's host enqueued for one step, in stream order."""
@@ -126,11 +70,11 @@ class RankGroup:
 
     def _of(self, name: str) -> tuple[Array, ...]:
         """The frame's rows of a table: lane, then the columns of `tape.COLUMNS`, int64 [n] each."""
-        values, starts = self._tables[name]
+        values, starts = self.per_frame[name]
         return tuple(values[:, starts[self._frame] : starts[self._frame + 1]])
 
     def _count(self, name: str) -> int:
-        starts = self._tables[name][1]
+        starts = self.per_frame[name][1]
         return starts[self._frame + 1] - starts[self._frame]
 
     def _number(self, check: int) -> int:
@@ -170,14 +114,14 @@ class RankGroup:
 
     def _compact(self, name: str) -> Array:
         """Where each present row's tokens start: int64 [n + 1]."""
-        values, starts = self._starts[name], self._tables[name][1]
+        values, starts = self.starts[name], self.per_frame[name][1]
         first, last = starts[self._frame], starts[self._frame + 1]
         return values[first : last + 1] - values[first]
 
     def _check_counts(
         self, name: str, column: int, held: tuple[Array, ...], lane: Array, slot: Array, check: int
     ) -> None:
-        values, starts = self._tables[name]
+        values, starts = self.per_frame[name]
         expected = values[column : column + len(held), starts[self._frame] : starts[self._frame + 1]]
         self.lane_ops.check_counts(held, slot, expected, lane, self.verdicts, self._number(check))
 
@@ -212,7 +156,7 @@ class RankGroup:
 
     def _write(self, tables: BlockTables, group: Array, row: Array, column: Array, block: Array, n: int) -> None:
         """One table entry a write."""
-        self.ops.apply_writes(tables, group, row, column, self._counting[:n], block, n)
+        self.ops.apply_writes(tables, group, row, column, self.counting[:n], block, n)
 
     def _write_tables(self) -> None:
         if n := self._count("writes"):
@@ -231,7 +175,7 @@ class RankGroup:
         padding = self._of("padding")[1] if self._count("padding") else None
         if padding is not None and self.zero_padding:
             for table in self.tables.gathered:
-                table[padding] = self._null[padding][:, None]
+                table[padding] = self.null[padding][:, None]
         ops.seq_lens(slots, mapping, qsl, rows, rows, self.seq_lens)
         self.align.preprocess(slots, slot, self._compact("rows"), len(slot), size)
         self.align.precopy(slots, self.binding, mapping, rows)
@@ -256,21 +200,21 @@ class RankGroup:
     def _write_padding(self, padding: Array) -> None:
         """Padded rows under a captured graph write the blocks that their indices name, if these are not null."""
         named = self.state_indices[:, padding, 0]
-        blocks = (named + (named == self._null[padding]) * ABSENT).reshape(-1).clip(-1)
+        blocks = (named + (named == self.null[padding]) * ABSENT).reshape(-1).clip(-1)
         for pool in (self.pool, self.shadow):
             self.ops.fill_blocks(pool, blocks, len(blocks), PADDED_ROW_BYTE)
 
     def _forward(self, mapping: Array, qsl: Array) -> None:
         """The stand-in forward on the pool, and on the shadow with blocks looked up by request and column."""
         rows, wire, frame, batches = self.num_rows, self.wire, self._frame, self.batches
-        self._step[:] = frame + 1
+        self.step[:] = frame + 1
         request, spec = batches.request[frame], batches.spec[frame]
-        self.lane_ops.prefix_hashes(self.streams, request, batches.good[frame], self._step, self.hashes)
+        self.lane_ops.prefix_hashes(self.streams, request, batches.good[frame], self.step, self.hashes)
         if self.rank:
             self.arrays.wait(self.stream, wire.left[self.rank - 1, frame])
             arriving = wire.activations[self.rank - 1, frame]
         else:
-            arriving = self._no_arrivals
+            arriving = self.no_arrivals
         inputs = ForwardStep(mapping, qsl, self.seq_lens, self.state_indices, spec, self.hashes, arriving, rows)
         self.ops.forward(self.pool, self.tables, self.slots, inputs, self.damage, wire.activations[self.rank, frame])
         wire.left[self.rank, frame] = self.arrays.event(self.stream)
@@ -308,7 +252,7 @@ class RankGroup:
             array = getattr(self.slots, name).reshape(self.pack.count, self.rows_per_lane, -1)
             weights = coefficients(i + 1, self.rows_per_lane, array.shape[2])[i] * own[:, :, None]
             self.ends[1 + i] = self.arrays.total(array * self.arrays.upload(weights), (1, 2))
-        _, index, *_ = found = self._tables["cached"][0]
+        _, index, *_ = found = self.per_frame["cached"][0]
         if len(index):
             damage = damage_of_cached(self, found)
             self.arrays.least(self.verdicts, found[0], self.arrays.any(damage != 0, (1,)), self._number(8))

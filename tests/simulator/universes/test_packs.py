@@ -60,6 +60,7 @@ def test_the_first_failed_check_says_where() -> None:
             if outcome.violations and verdict.first is not None:
                 earliest = min(v.during for v in outcome.violations)
                 assert verdict.first // len(CHECKS) + 1 == earliest
+                assert verdict.rank in {v.rank for v in outcome.violations if v.during == earliest}
 
 
 def test_neighbours_do_not_matter() -> None:
