@@ -11,10 +11,11 @@ from stalerow.simulator import cli, failures
 from stalerow.simulator.errors import UsageError
 from stalerow.simulator.findings import Finding, Tally
 from stalerow.simulator.fuzz import Campaign, Options
+from stalerow.simulator.oracle.ledger import Ledger
 from stalerow.simulator.run import run
 from stalerow.simulator.subject import Subject
 from stalerow.simulator.trials import Seed
-from stalerow.simulator.universes.scan import Scan, Universe, differs
+from stalerow.simulator.universes.scan import Record, Scan, Universe, differs
 
 BATCH_ROW = Subject(kernels="reference:batch-row")
 REQ_IDX = Subject(kernels="reference:req-idx")
@@ -96,6 +97,16 @@ def test_an_error_in_the_kernels_is_told_with_its_seed(tmp_path: Path, doubles: 
     tally, _ = fuzz(tmp_path, Subject(kernels="stalerow_doubles:raises"), runs=8, universes=4, families=1)
     assert tally.exit_code() == 3
     assert tally.breaches[0].failure.kind == "internal error"
+
+
+def test_what_needs_no_kernel_to_show_is_flagged_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The copy is made as meant, by way of a block that its request does not own."""
+    seeds = tuple(Seed(number, runner="v2", family=1) for number in range(3))
+    assert not any(universe.flagged for universe in Record(seeds, REQ_IDX, 3).do())
+    monkeypatch.setattr(Ledger, "owns", lambda *_: False)
+    found = Record(seeds, REQ_IDX, 3).do()
+    assert any(universe.flagged for universe in found)
+    assert not any(universe.alone for universe in found)
 
 
 def test_a_pack_that_says_otherwise_than_a_run_alone_is_a_breach() -> None:
