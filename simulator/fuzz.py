@@ -124,6 +124,8 @@ class Campaign:
         )
         flagged = scan.run(self.tally, lambda: self.listener.tick(self.tally, ()))
         self.listener.note(f"{len(flagged)} of {scan.scanned} schedules flagged in packs of {lanes}")
+        if not scan.scanned:
+            self.listener.note("no pack ended in time: give more time, or fewer universes")
         for universe in scan.unlike:
             self._breach(universe.seed, self.subject, None, (), universe.alone)
         self._flagged = {universe.seed.number: universe for universe in flagged}

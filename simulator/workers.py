@@ -24,6 +24,7 @@ from typing import Any
 from stalerow.simulator.errors import InternalError, UsageError
 
 GRACE_S = 2.0
+TICK_S = 0.25
 STARTS_WITHOUT_A_RESULT = 3
 
 
@@ -138,8 +139,11 @@ class Workers:
         self._assign()
         return done
 
-    def map(self, tasks: Iterator[Any]) -> Iterator[Done]:
-        """Every task's result in the order of the tasks, never more in flight than there are workers."""
+    def map(self, tasks: Iterator[Any], meanwhile: Callable[[], None] | None = None) -> Iterator[Done]:
+        """Every task's result in the order of the tasks, never more in flight than there are workers.
+
+        `meanwhile` is called about every `TICK_S` seconds of waiting; what it raises ends the iteration.
+        """
         order: deque[int] = deque()
         ended: dict[int, Done] = {}
         left = True
@@ -150,7 +154,9 @@ class Workers:
                 if left:
                     order.append(self.submit(task))
             if order and order[0] not in ended:
-                ended |= {done.ticket: done for done in self.wait()}
+                ended |= {done.ticket: done for done in self.wait(TICK_S if meanwhile else None)}
+                if meanwhile:
+                    meanwhile()
             while order and order[0] in ended:
                 yield ended.pop(order.popleft())
 

@@ -180,18 +180,7 @@ def wrong_cache(judge: RankJudge, hashed: Any) -> Iterator[Violation]:
     """Recurrent blocks that the prefix cache still offers at the end of the run and that hold something else."""
     layout, pages = judge.layout, judge.pages()
     decoder = Decoder(judge.planner, layout)
-    pending = {
-        (row.request, row.boundary.target)
-        for number in judge.unconsumed
-        for row in judge.planner.plans[number].rows.values()
-        if row.boundary is not None
-    }
-    for block, cached in sorted(hashed.items()):
-        group = layout.groups[cached.group]
-        if group.kind != "recurrent" or cached.num_tokens % group.block_size:
-            continue
-        if (cached.request, cached.num_tokens // group.block_size - 1) in pending:
-            continue
+    for block, cached in judge.offered(hashed):
         for entry in layout.states:
             if entry.group != cached.group:
                 continue

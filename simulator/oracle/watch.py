@@ -7,10 +7,11 @@ what to do with an intention: `judge.RankJudge` compares it with the memory at o
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from stalerow.kernels.memory import POISON
+from stalerow.simulator.engine.step import CachedBlock
 from stalerow.simulator.oracle import bookkeeping
 from stalerow.simulator.oracle.effect import ColumnCopy, postcopy, precopy
 from stalerow.simulator.oracle.ledger import Ledger
@@ -72,6 +73,21 @@ class Watch:
     def digest(self) -> bytes:
         """16 bytes over the rank's whole memory after every forward and at the end."""
         raise NotImplementedError
+
+    def offered(self, hashed: Mapping[int, CachedBlock]) -> Iterator[tuple[int, CachedBlock]]:
+        """Of what the prefix cache offers at the end, the recurrent states that this rank must have by then."""
+        pending = {
+            (row.request, row.boundary.target)
+            for number in self.unconsumed
+            for row in self.planner.plans[number].rows.values()
+            if row.boundary is not None
+        }
+        for block, cached in sorted(hashed.items()):
+            group = self.layout.groups[cached.group]
+            if group.kind != "recurrent" or cached.num_tokens % group.block_size:
+                continue
+            if (cached.request, cached.num_tokens // group.block_size - 1) not in pending:
+                yield block, cached
 
     def after(self, operation: Operation) -> None:
         """Look at an operation that has just run."""

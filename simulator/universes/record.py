@@ -193,19 +193,8 @@ class Recorder(Watch):
 
     def final(self, hashed: Any) -> None:
         layout, planner = self.layout, self.planner
-        pending = {
-            (row.request, row.boundary.target)
-            for number in self.unconsumed
-            for row in planner.plans[number].rows.values()
-            if row.boundary is not None
-        }
         frame = max(planner.plans, default=1) - 1
-        for block, cached in sorted(hashed.items()):
-            group = layout.groups[cached.group]
-            if group.kind != "recurrent" or cached.num_tokens % group.block_size:
-                continue
-            if (cached.request, cached.num_tokens // group.block_size - 1) in pending:
-                continue
+        for block, cached in self.offered(hashed):
             planner.streams[cached.request].hash_at(cached.num_tokens)
             index = layout.recurrent_groups.index(cached.group)
             self._tables["cached"].append((frame, index, self._numbers[cached.request], block, cached.num_tokens))

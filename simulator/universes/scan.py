@@ -23,12 +23,10 @@ from stalerow.simulator.universes.execute import execute
 from stalerow.simulator.universes.pack import pack
 from stalerow.simulator.universes.record import record
 from stalerow.simulator.universes.tape import Tape
-from stalerow.simulator.workers import Done, Workers
+from stalerow.simulator.workers import TICK_S, Done, Workers
 
 CHUNK = 128
 """Seeds that a worker records at a time where another process executes them."""
-
-TICK_S = 0.25
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,6 +132,10 @@ def differs(universe: Universe, memory: str, violating: bool) -> str:
     return ""
 
 
+class _TimeIsUp(Exception):
+    """Ends a scan between two results."""
+
+
 class Scan:
     """Seeds in packs of `lanes`; pack number k belongs to family `k % families`.
 
@@ -164,8 +166,14 @@ class Scan:
 
         Counts the schedules that need no run of their own in `tally`. Returns the flagged ones, in order.
         """
+
+        def meanwhile() -> None:
+            tick()
+            if self._seconds is not None and time.monotonic() - tally.began >= self._seconds:
+                raise _TimeIsUp
+
         try:
-            for universes in self._results(tick):
+            for universes in self._results(meanwhile):
                 for universe in universes:
                     self.scanned += 1
                     if universe.alone:
@@ -174,36 +182,42 @@ class Scan:
                         self.flagged.append(universe)
                     else:
                         tally.count(universe.marks, None)
-                tick()
-                late = self._seconds is not None and time.monotonic() - tally.began >= self._seconds
-                if late or ((self.flagged or self.unlike) and not self._keep_going):
+                if (self.flagged or self.unlike) and not self._keep_going:
                     break
+                meanwhile()
+        except _TimeIsUp:
+            pass
         except KeyboardInterrupt:
             tally.interrupted = True
         return self.flagged
 
-    def _results(self, tick: Callable[[], None]) -> Iterator[list[Universe]]:
+    def _results(self, meanwhile: Callable[[], None]) -> Iterator[list[Universe]]:
         with ExitStack() as stack:
             recorders = stack.enter_context(Workers(self._jobs, do))
             if not self.together:
-                for done in recorders.map(self._tasks()):
+                for done in recorders.map(self._tasks(), meanwhile):
                     yield self._universes(done)
                 return
             executor = stack.enter_context(Workers(1, do))
             waiting: list[Recorded] = []
-            for done in recorders.map(self._tasks()):
+            for done in recorders.map(self._tasks(), meanwhile):
                 waiting += _value(done)
-                tick()
                 if len(waiting) >= self._lanes:
                     executor.submit(Lockstep(waiting, self._subject, self._lanes))
                     waiting = []
-                for ended in executor.wait(0 if executor.running < 2 else None):
+                # Recording must not run away from execution.
+                while executor.running > 1:
+                    for ended in executor.wait(TICK_S):
+                        yield self._universes(ended)
+                    meanwhile()
+                for ended in executor.wait(0):
                     yield self._universes(ended)
             if waiting:
                 executor.submit(Lockstep(waiting, self._subject, self._lanes))
             while executor.running:
                 for ended in executor.wait(TICK_S):
                     yield self._universes(ended)
+                meanwhile()
 
     def _universes(self, done: Done) -> list[Universe]:
         """What a task showed; where it killed its process, every schedule of it has to run alone."""

@@ -87,6 +87,15 @@ def test_a_clean_campaign_counts_every_schedule_and_its_marks(tmp_path: Path) ->
     assert listener.notes == ["0 of 60 schedules flagged in packs of 20"]
 
 
+def test_time_bounds_a_scan_and_a_pack_that_did_not_end_is_no_silence(tmp_path: Path) -> None:
+    tally, listener = fuzz(tmp_path, REQ_IDX, seconds=0.5, universes=5000, families=1)
+    assert tally.seconds < 20
+    assert listener.notes == [
+        "0 of 0 schedules flagged in packs of 5000",
+        "no pack ended in time: give more time, or fewer universes",
+    ]
+
+
 @pytest.mark.parametrize("name", ["segfaults", "exits"])
 def test_a_pack_that_kills_its_worker_leads_to_the_seed_that_did(tmp_path: Path, doubles: str, name: str) -> None:
     tally, _ = fuzz(tmp_path, Subject(kernels=f"stalerow_doubles:{name}"), runs=8, universes=4, families=1)
