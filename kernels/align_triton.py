@@ -39,8 +39,7 @@ DRAW_FROM = 10
 """Tiles a program from which on the programs of a launch draw their tiles; below, what a draw costs is not repaid."""
 
 ROW_SPLIT = 2
-"""Steps in which a tile of a window is shifted inside its block: in one step it would not fit the registers."""
-
+"""Parts in which a step of a window is shifted inside its block: at once it would not fit the registers."""
 
 NEVER = 2**16
 """Tiles a program that no launch has."""

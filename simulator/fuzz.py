@@ -25,13 +25,12 @@ from stalerow.simulator.oracle.violations import Violation
 from stalerow.simulator.subject import Subject
 from stalerow.simulator.trial_stream import TrialStream
 from stalerow.simulator.trials import Reduced, Reduction, Seed, Seen, Trial, do
-from stalerow.simulator.workers import Done, Workers, abandoned
+from stalerow.simulator.workers import TICK_S, Done, Workers, abandoned
 
 if TYPE_CHECKING:
     from stalerow.simulator.universes.scan import Universe
 
 SCOUTS_AHEAD = 64
-TICK_S = 0.25
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +79,7 @@ class Campaign:
         self.options, self.listener, self.tally = options, listener, Tally()
         self.subject, self.twin = options.subject, options.subject.twin()
         self._flagged: dict[int, Universe] = {}
+        self._explained: set[str] = set()
         self._begin(options.seeds(), options.seeds())
         self._known: set[tuple[str, str]] = set()
         self._reducing: dict[int, Reduction] = {}
@@ -103,6 +103,8 @@ class Campaign:
         try:
             with Workers(self.options.jobs, do, notes) as workers:
                 self._loop(workers)
+                if not self._over:
+                    self._explain_refusals()
         except KeyboardInterrupt:
             self.tally.interrupted = True
             self._save_unfinished()
@@ -127,7 +129,7 @@ class Campaign:
         if not scan.scanned:
             self.listener.note("no pack ended in time: give more time, or fewer universes")
         for universe in scan.unlike:
-            self._breach(universe.seed, self.subject, None, (), universe.alone)
+            self._breach(universe.seed, self.subject, None, (), universe.unlike)
         self._flagged = {universe.seed.number: universe for universe in flagged}
         seeds = [universe.seed for universe in flagged]
         self._begin(iter(seeds), iter(seeds))
@@ -179,6 +181,9 @@ class Campaign:
     def _tried(self, done: Done) -> None:
         """A seed's result, in the order of seeds."""
         trial: Trial = done.task
+        universe = self._flagged.get(trial.seed.number)
+        if universe and (done.died or done.error or done.value.violation or done.value.differs):
+            self._explained.add(universe.refused)
         if done.died:
             return self._died(trial, done.died)
         if done.error is not None:
@@ -205,16 +210,21 @@ class Campaign:
     def _unlike_its_pack(self, seen: Seen) -> bool:
         """Whether a schedule that a pack flagged shows nothing alone, or other memory."""
         universe = self._flagged.get(seen.seed.number)
-        if universe is None or not universe.memory:
+        if universe is None or universe.refused:
             return False
-        note = ""
-        if seen.violation is None:
-            note = "a check failed in a pack of many universes, and none does in a run alone"
-        elif seen.bounded and seen.memory != universe.memory and not self.subject.races():
-            note = f"memory {universe.memory} in a pack of many universes, {seen.memory} alone"
-        if note:
-            self._breach(seen.seed, self.subject, seen.violation, (), note)
-        return bool(note)
+        exact = seen.bounded and not self.subject.on_gpu()
+        unlike = universe.differs(seen.memory, seen.violation is not None, exact)
+        if unlike:
+            self._breach(seen.seed, self.subject, seen.violation, (), unlike)
+        return bool(unlike)
+
+    def _explain_refusals(self) -> None:
+        """A pack that was refused though each of its schedules is clean alone must not pass for clean."""
+        refused = {u.refused: u.seed for u in reversed(self._flagged.values()) if u.refused}
+        for text, seed in refused.items():
+            if text not in self._explained:
+                note = f"{text}, and none of them fails alone"
+                self._breach(seed, self.subject, None, (), note, "internal error")
 
     def _disagrees(self, seen: Seen) -> bool:
         """Whether the twin, which specifies the kernels, came to another result where both stay in bounds."""

@@ -65,8 +65,8 @@ class Subject(msgspec.Struct, frozen=True, kw_only=True):
             return None
         return Subject(kernels=name, faults=self.faults)
 
-    def races(self) -> bool:
-        """Whether programs of one launch run at once, so that wrong copies may come out differently every time."""
+    def on_gpu(self) -> bool:
+        """Whether kernels run compiled: then programs of one launch run at once, and wrong copies may race."""
         return bool(self.load().backend.name == "triton-cuda")
 
     def options(self) -> str:

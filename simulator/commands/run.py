@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from stalerow.simulator.commands.options import (
     add_device,
     add_engine,
+    add_family,
     add_fault,
     add_only_faithful,
     only_faithful,
@@ -33,6 +34,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--kernels", default="req-idx", metavar="SET", help="kernel set (default: %(default)s)")
     parser.add_argument("--pp", type=positive, default=None, metavar="P", help="pipeline size, for a seed")
     parser.add_argument("--runner", choices=("v1", "v2"), default=None, help="model runner, for a seed")
+    add_family(parser)
     parser.add_argument("--save", metavar="FILE", default=None, help="write the schedule to FILE (.json)")
     parser.add_argument("--quiet", action="store_true", help="print the result only")
     add_fault(parser)
@@ -74,11 +76,13 @@ def _source(args: argparse.Namespace) -> tuple[Schedule, TraceCheck | None]:
         if args.schedule is None:
             raise UsageError("nothing to run: give a seed, a schedule file, or --from-trace TRACE")
         faithful = only_faithful(args, [args.kernels])
-        return schedule_source(args.schedule, args.pp, args.runner, faithful), None
+        return schedule_source(args.schedule, args.pp, args.runner, faithful, args.family), None
     from stalerow.simulator.conform.to_schedule import TraceCheck, read_trace, to_schedule
 
-    if args.schedule is not None or args.pp is not None or args.runner is not None:
-        raise UsageError("--from-trace says pipeline and requests itself: leave SEED|FILE, --pp and --runner out")
+    if not (args.schedule is args.pp is args.runner is args.family is None):
+        raise UsageError(
+            "--from-trace says pipeline and requests itself: leave SEED|FILE, --pp, --runner and --family out"
+        )
     trace = read_trace(args.from_trace)
     return to_schedule(trace, args.from_trace), TraceCheck(trace)
 

@@ -16,27 +16,38 @@ from stalerow.kernels.lanes import NEVER
 from stalerow.kernels.sets import KernelSet
 from stalerow.simulator.run import digest_of
 from stalerow.simulator.universes.arrays import arrays
-from stalerow.simulator.universes.group import RankGroup
+from stalerow.simulator.universes.group import CHECKS, RankGroup
 from stalerow.simulator.universes.memory import Wire
 from stalerow.simulator.universes.pack import Pack
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What one lane's execution showed. `memory` as in `run.Outcome`; `first` numbers the first check that failed
-    (`group.CHECKS` names `first % len(CHECKS)`, of frame `first // len(CHECKS)`), None if none did."""
+    """What one lane's execution showed. `memory` as in `run.Outcome`.
+
+    first: number of the first check that failed, None if none did: `group.CHECKS[first % len(CHECKS)]` on `rank` in
+    frame `first // len(CHECKS)`.
+    """
 
     memory: str
     first: int | None
-    rank: int = -1
+    rank: int
+
+    @property
+    def check(self) -> str:
+        """The same in words, "" if no check failed."""
+        if self.first is None:
+            return ""
+        frame, check = divmod(self.first, len(CHECKS))
+        return f"{CHECKS[check]}, step {frame + 1}, rank {self.rank}"
 
 
-def execute(pack: Pack, kernels: KernelSet, zero_padding: bool = True) -> list[Verdict]:
+def execute(pack: Pack, kernels: KernelSet) -> list[Verdict]:
     """Run a pack on the kernel set's device. Raises what the reference kernels raise for a block out of bounds."""
     made = arrays(kernels.backend)
     num_ranks = len(pack.ranks)
     wire = Wire(pack, made, kernels.backend, num_ranks)
-    groups = [RankGroup(pack, r, num_ranks, kernels, made, wire, zero_padding) for r in range(num_ranks)]
+    groups = [RankGroup(pack, r, num_ranks, kernels, made, wire) for r in range(num_ranks)]
     kernels.backend.synchronize()
     for frame in range(pack.frames):
         for group in groups:

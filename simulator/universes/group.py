@@ -46,10 +46,9 @@ class RankGroup(LaneMemory):
         kernels: KernelSet,
         arrays: Arrays,
         wire: Wire,
-        zero_padding: bool,
     ) -> None:
         super().__init__(pack, rank, kernels, arrays)
-        self.num_ranks, self.wire, self.zero_padding = num_ranks, wire, zero_padding
+        self.num_ranks, self.wire = num_ranks, wire
         self.ops, self.align = kernels.ops, kernels.align
         self.lane_ops = lane_operators(self.backend)
         self.is_last = rank == num_ranks - 1
@@ -173,7 +172,7 @@ class RankGroup(LaneMemory):
         mapping, qsl = batches.mapping[frame], batches.query_start_loc[frame]
         ops.gather(self.tables, mapping, rows, rows, False)
         padding = self._of("padding")[1] if self._count("padding") else None
-        if padding is not None and self.zero_padding:
+        if padding is not None and self.pack.zero_padding:
             for table in self.tables.gathered:
                 table[padding] = self.null[padding][:, None]
         ops.seq_lens(slots, mapping, qsl, rows, rows, self.seq_lens)
@@ -198,11 +197,10 @@ class RankGroup(LaneMemory):
                 ops.fill_accepted(slots, self._of("neutral")[1], 1, count)
 
     def _write_padding(self, padding: Array) -> None:
-        """Padded rows under a captured graph write the blocks that their indices name, if these are not null."""
+        """Padded rows under a captured graph write the blocks that their indices name; they are meant to be null."""
         named = self.state_indices[:, padding, 0]
         blocks = (named + (named == self.null[padding]) * ABSENT).reshape(-1).clip(-1)
-        for pool in (self.pool, self.shadow):
-            self.ops.fill_blocks(pool, blocks, len(blocks), PADDED_ROW_BYTE)
+        self.ops.fill_blocks(self.pool, blocks, len(blocks), PADDED_ROW_BYTE)
 
     def _forward(self, mapping: Array, qsl: Array) -> None:
         """The stand-in forward on the pool, and on the shadow with blocks looked up by request and column."""

@@ -34,10 +34,7 @@ class LaneMemory:
         sizes, count = pack.sizes, pack.count
         self.rows_per_lane, self.num_rows = sizes["slots"], sizes["slots"] * count
         self.layout = layout = msgspec.structs.replace(pack.layout, num_blocks=sizes["blocks"] * count)
-        self.pool, self.shadow = (
-            lane_pool(layout, sizes["blocks"], backend),
-            lane_pool(layout, sizes["blocks"], backend),
-        )
+        self.pool, self.shadow = (lane_pool(layout, sizes["blocks"], kernels) for _ in range(2))
         null = np.repeat(np.arange(count, dtype=np.int32) * sizes["blocks"], sizes["slots"])
         self.null = upload(null)
         self.tables = null_tables(layout, null, sizes["columns"], backend)

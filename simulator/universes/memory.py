@@ -9,6 +9,7 @@ import numpy as np
 from stalerow.kernels.device import Array, Backend
 from stalerow.kernels.layout import Layout
 from stalerow.kernels.memory import NULL_POISON, BlockTables, Pool, addresses
+from stalerow.kernels.sets import KernelSet
 from stalerow.simulator.universes.arrays import Arrays
 from stalerow.simulator.universes.pack import Pack
 
@@ -37,13 +38,11 @@ def cast_like(values: Array, like: Array) -> Array:
     return values.astype(like.dtype) if isinstance(values, np.ndarray) else values.to(like.dtype)
 
 
-def lane_pool(layout: Layout, size: int, backend: Backend) -> Pool:
-    """A pool whose lanes each have a null block of their own."""
-    pool = Pool(layout, backend)
-    host = np.array(backend.to_host(pool.array))
-    pages = pool.pages(host)
-    pages[:, ::size] = NULL_POISON
-    backend.write(pool.array, host)
+def lane_pool(layout: Layout, size: int, kernels: KernelSet) -> Pool:
+    """A pool whose lanes of `size` blocks each have a null block of their own."""
+    pool = Pool(layout, kernels.backend)
+    null = np.arange(0, layout.num_blocks, size, dtype=np.int32)
+    kernels.ops.fill_blocks(pool, kernels.backend.from_host(null), len(null), NULL_POISON)
     return pool
 
 

@@ -47,6 +47,7 @@ class Pack:
     hashes: np.ndarray
     ranks: list[dict[str, Table]]
     ran: np.ndarray
+    zero_padding: bool
 
     @property
     def count(self) -> int:
@@ -54,7 +55,7 @@ class Pack:
 
 
 def pack(layout: Layout, tapes: Sequence[Tape]) -> Pack:
-    """Merge tapes whose layouts differ in `num_blocks` only."""
+    """Merge tapes of one kernel set whose layouts differ in `num_blocks` only."""
     sizes = {name: max(t.sizes[name] for t in tapes) for name in tapes[0].sizes}
     requests = max(len(t.tokens) for t in tapes)
     frames = max(t.frames for t in tapes)
@@ -84,6 +85,7 @@ def pack(layout: Layout, tapes: Sequence[Tape]) -> Pack:
         hashes=hashes.reshape(-1, length),
         ranks=ranks,
         ran=ran,
+        zero_padding=tapes[0].zero_padding,
     )
 
 

@@ -49,10 +49,9 @@ def record(schedule: Schedule, align: Any) -> Tape:
         watches.append(Recorder(rank, planner, marks, found, numbers))
         return watches[-1]
 
-    order = PlannedOrder(schedule.order)
     policy: Callable[[Schedule], RankPolicy] = worker_policy(RankPolicy, align)
     kernels = KernelSet("recorded", align, None, NumpyBackend())  # type: ignore[arg-type]
-    simulation = Simulation(schedule, kernels, order, rank_policy=policy, watch=watch)
+    simulation = Simulation(schedule, kernels, PlannedOrder(schedule.order), rank_policy=policy, watch=watch)
     simulation.run()
     rank = simulation.ranks[0]
     streams = simulation.planner.streams
@@ -69,8 +68,7 @@ def record(schedule: Schedule, align: Any) -> Tape:
         hashes=[np.array(streams[r.id].hashes, dtype=np.uint64).view(np.int64) for r in schedule.requests],
         suspects=simulation.found,
         marks=dict(simulation.marks),
-        decisions=order.decision,
-        stopped=simulation.engine.stopped,
+        zero_padding=rank.policy.zero_padding,
     )
 
 
@@ -130,8 +128,7 @@ class Recorder(Watch):
         tables["fresh"] += [(frame, block) for block in self.fresh_attention if block not in copied]
         for i, (row, slot, spec) in enumerate(zip(rows, batch.slots.tolist(), batch.is_spec.tolist())):
             stream = streams[row.request]
-            good = row.start + row.num_tokens - row.num_rejected
-            stream.hash_at(good)
+            stream.hash_at(row.end)
             total, token = UNCHECKED, UNCHECKED
             if row.previous is not None and row.previous.num_sampled:
                 total = row.start + row.num_tokens - row.num_drafts
@@ -144,7 +141,7 @@ class Recorder(Watch):
                     row.num_tokens,
                     int(spec),
                     self._numbers[row.request],
-                    good,
+                    row.end,
                     row.start,
                     row.column,
                     row.accepted_in_forward,

@@ -9,6 +9,7 @@ from __future__ import annotations
 import gc
 import os
 import time
+import traceback
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
@@ -16,6 +17,7 @@ from dataclasses import dataclass, replace
 import msgspec
 
 from stalerow.kernels.layout import Layout
+from stalerow.kernels.sets import KernelSet
 from stalerow.simulator.errors import InternalError, UsageError
 from stalerow.simulator.findings import Tally
 from stalerow.simulator.subject import Subject
@@ -32,17 +34,31 @@ CHUNK = 128
 
 @dataclass(frozen=True, slots=True)
 class Universe:
-    """What one schedule showed in a pack. `memory` as in `run.Outcome`, "" where the pack's launch was refused.
+    """What one schedule showed in a pack. `memory` as in `run.Outcome`.
 
-    flagged: a check failed, so that the schedule has to run alone. alone: what a run alone said otherwise, "" where it
-    agreed or none was made.
+    check: what failed first, "" if nothing did. refused: how the whole pack ended before it showed anything, the same
+    text for all of its schedules. unlike: how a run alone differed, "" where it did not or none was made.
     """
 
     seed: Seed
-    memory: str
-    flagged: bool
-    marks: tuple[str, ...]
-    alone: str = ""
+    memory: str = ""
+    check: str = ""
+    marks: tuple[str, ...] = ()
+    refused: str = ""
+    unlike: str = ""
+
+    @property
+    def flagged(self) -> bool:
+        """Whether the schedule has to run alone."""
+        return bool(self.check or self.refused)
+
+    def differs(self, memory: str, violating: bool, exact: bool) -> str:
+        """How a run alone differs from the pack. Without `exact`, wrong copies may have left other memory."""
+        if violating != self.flagged:
+            return f"{self.check or 'clean'} in a pack, but {'violating' if violating else 'clean'} alone"
+        if memory != self.memory and (exact or not violating):
+            return f"memory {self.memory} in a pack, but {memory} alone"
+        return ""
 
 
 Recorded = tuple[Seed, Layout, Tape]
@@ -112,28 +128,38 @@ def _execute(group: Sequence[Recorded], subject: Subject) -> list[Universe]:
         verdicts = execute(pack(group[0][1], [tape for _, _, tape in group]), kernels)
     except UsageError:
         raise
-    except Exception:
-        if kernels.backend.name == "triton-cuda":
-            # After a fault on the device nothing runs in this process any more; its successor starts afresh.
+    except Exception as error:
+        if subject.on_gpu() and _device_is_gone(kernels):
+            # Nothing runs in this process any more; its successor starts afresh.
+            traceback.print_exc()
             os._exit(os.EX_SOFTWARE)
         # Which schedule it was, and why, each one's run alone will say.
-        return [Universe(seed, "", True, tuple(tape.marks)) for seed, _, tape in group]
+        return _refused([seed for seed, _, _ in group], repr(error))
     found = [
-        Universe(seed, verdict.memory, verdict.first is not None or bool(tape.suspects), tuple(tape.marks))
+        Universe(seed, verdict.memory, verdict.check or _suspicion(tape), tuple(tape.marks))
         for (seed, _, tape), verdict in zip(group, verdicts)
     ]
     outcome = subject.run(group[0][0].schedule())
-    found[0] = replace(found[0], alone=differs(found[0], outcome.memory, bool(outcome.violations)))
-    return found
+    unlike = found[0].differs(outcome.memory, bool(outcome.violations), exact=False)
+    return [replace(found[0], unlike=unlike), *found[1:]]
 
 
-def differs(universe: Universe, memory: str, violating: bool) -> str:
-    """How a run alone differs from a pack's; memory is left out where wrong copies may have raced one another."""
-    if violating != universe.flagged:
-        return f"flagged {universe.flagged} in a pack, but {'violating' if violating else 'clean'} alone"
-    if memory != universe.memory and not violating:
-        return f"memory {universe.memory} in a pack, but {memory} alone"
-    return ""
+def _suspicion(tape: Tape) -> str:
+    return tape.suspects[0].explanation if tape.suspects else ""
+
+
+def _device_is_gone(kernels: KernelSet) -> bool:
+    try:
+        kernels.backend.synchronize()
+    except RuntimeError:
+        return True
+    return False
+
+
+def _refused(seeds: Sequence[Seed], why: str) -> list[Universe]:
+    """All schedules of a pack that showed nothing."""
+    text = f"a pack of {len(seeds)} schedules from seed {seeds[0].number} on showed nothing: {why}"
+    return [Universe(seed, refused=text) for seed in seeds]
 
 
 @contextmanager
@@ -172,7 +198,7 @@ class Scan:
             raise UsageError("many universes run kernel sets as they are: leave out --fault or --universes")
         self._subject, self._seeds, self._lanes, self._families = subject, seeds, lanes, families
         self._jobs, self._seconds, self._keep_going = jobs, seconds, keep_going
-        self.together = subject.load().backend.name == "triton-cuda"
+        self.together = subject.on_gpu()
         self.flagged: list[Universe] = []
         self.unlike: list[Universe] = []
         self.scanned = 0
@@ -192,7 +218,7 @@ class Scan:
             for universes in self._results(meanwhile):
                 for universe in universes:
                     self.scanned += 1
-                    if universe.alone:
+                    if universe.unlike:
                         self.unlike.append(universe)
                     if universe.flagged:
                         self.flagged.append(universe)
@@ -242,7 +268,7 @@ class Scan:
             return universes
         task: Record | Lockstep = done.task
         seeds = task.seeds if isinstance(task, Record) else [seed for seed, _, _ in task.recorded]
-        return [Universe(seed, "", True, ()) for seed in seeds]
+        return _refused(seeds, f"its process ended ({done.died})")
 
     def _tasks(self) -> Iterator[Record]:
         size = CHUNK if self.together else self._lanes

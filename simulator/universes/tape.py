@@ -66,7 +66,8 @@ class Tape:
     """A schedule's host side, run. `suspects`: violations that need no kernel to show.
 
     ranks: `LaneTape.arrays` of each. sizes: blocks, slots (and batch rows), columns of a table row and positions of a
-    token row that its ranks allocate. tokens and hashes: by request, as far as the run came.
+    token row that its ranks allocate. tokens and hashes: by request, as far as the run came. zero_padding: as in
+    `rank.policy.RankPolicy`.
     """
 
     ranks: list[dict[str, np.ndarray]]
@@ -76,5 +77,4 @@ class Tape:
     hashes: list[np.ndarray]
     suspects: list[Violation]
     marks: dict[str, int]
-    decisions: int
-    stopped: str
+    zero_padding: bool

@@ -29,6 +29,15 @@ class DyingAlign(ReferenceAlign):
         super().postprocess(slots, binding, idx_mapping, num_rows, block_size, counts)
 
 
+class NarrowAlign(ReferenceAlign):
+    """Takes the rows of one engine, but not those of many."""
+
+    def precopy(self, slots, binding, idx_mapping, num_rows):
+        if num_rows > 16:
+            raise ValueError("too many rows")
+        super().precopy(slots, binding, idx_mapping, num_rows)
+
+
 class RaisingAlign(ReferenceAlign):
     """Has a bug of its own."""
 
@@ -55,3 +64,7 @@ def segfaults(device):
 
 def raises(device):
     return _like_req_idx(RaisingAlign(True), "stalerow_doubles:raises")
+
+
+def narrow(device):
+    return _like_req_idx(NarrowAlign(True), "stalerow_doubles:narrow")

@@ -15,7 +15,7 @@ from stalerow.simulator.oracle.ledger import Ledger
 from stalerow.simulator.run import run
 from stalerow.simulator.subject import Subject
 from stalerow.simulator.trials import Seed
-from stalerow.simulator.universes.scan import Record, Scan, Universe, differs
+from stalerow.simulator.universes.scan import Record, Scan, Universe
 
 BATCH_ROW = Subject(kernels="reference:batch-row")
 REQ_IDX = Subject(kernels="reference:req-idx")
@@ -115,17 +115,29 @@ def test_what_needs_no_kernel_to_show_is_flagged_too(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(Ledger, "owns", lambda *_: False)
     found = Record(seeds, REQ_IDX, 3).do()
     assert any(universe.flagged for universe in found)
-    assert not any(universe.alone for universe in found)
+    assert not any(universe.unlike for universe in found)
 
 
 def test_a_pack_that_says_otherwise_than_a_run_alone_is_a_breach() -> None:
-    clean, flagged = Universe(Seed(1), "aa", False, ()), Universe(Seed(1), "aa", True, ())
-    assert differs(clean, "aa", False) == ""
-    assert "memory aa in a pack, but bb alone" in differs(clean, "bb", False)
-    assert "clean alone" in differs(flagged, "aa", False)
-    assert "violating alone" in differs(clean, "aa", True)
+    clean, flagged = Universe(Seed(1), "aa"), Universe(Seed(1), "aa", "reads of the forward, step 3, rank 0")
+    assert clean.differs("aa", False, True) == ""
+    assert clean.differs("bb", False, False) == "memory aa in a pack, but bb alone"
+    assert flagged.differs("aa", False, True) == "reads of the forward, step 3, rank 0 in a pack, but clean alone"
+    assert clean.differs("aa", True, True) == "clean in a pack, but violating alone"
+    assert flagged.differs("bb", True, True) == "memory aa in a pack, but bb alone"
     # Wrong copies may race.
-    assert differs(flagged, "bb", True) == ""
+    assert flagged.differs("bb", True, False) == ""
+
+
+def test_a_pack_that_fails_where_each_of_its_schedules_is_clean_is_no_clean_campaign(
+    tmp_path: Path, doubles: str
+) -> None:
+    """Kernels that refuse more rows than one schedule has: no run alone shows anything."""
+    tally, _ = fuzz(tmp_path, Subject(kernels="stalerow_doubles:narrow"), runs=8, universes=8, families=1)
+    (breach,) = tally.breaches
+    assert tally.exit_code() == 3
+    assert "showed nothing: ValueError('too many rows')" in breach.failure.note
+    assert "none of them fails alone" in breach.failure.note
 
 
 def test_kernels_that_read_the_clock_are_found_out(tmp_path: Path, doubles: str) -> None:
