@@ -11,9 +11,9 @@ from __future__ import annotations
 import os
 from typing import NamedTuple
 
-from stalerow.kernels.align import AlignKernels, ReferenceAlign
-from stalerow.kernels.device import Backend, DeviceError, backend
-from stalerow.kernels.operators import Operators, ReferenceOperators, operators
+from stalerow.kernels.align.kernels import AlignKernels, ReferenceAlign
+from stalerow.kernels.base.device import Backend, DeviceError, backend
+from stalerow.kernels.own.operators import Operators, ReferenceOperators, operators
 
 ROW_IS_SLOT = {"req-idx": True, "batch-row": False}
 REFERENCE = "reference:"
@@ -46,7 +46,7 @@ def kernel_set(name: str, device: str = "auto") -> KernelSet:
         return KernelSet(name, align, ReferenceOperators(), backend("numpy"))
     if name in ROW_IS_SLOT:
         chosen = backend(device)
-        from stalerow.kernels.align_triton import TritonAlign
+        from stalerow.kernels.align.kernels_triton import TritonAlign
 
         return KernelSet(name, TritonAlign(ROW_IS_SLOT[name], chosen), operators(chosen), chosen)
     if _looks_external(name):

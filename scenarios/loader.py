@@ -17,7 +17,7 @@ import msgspec
 from stalerow.scenarios.scenario import FORMAT, Scenario
 from stalerow.simulator.errors import UsageError
 from stalerow.simulator.oracle.violations import KINDS
-from stalerow.simulator.schedule import validate
+from stalerow.simulator.schedule.values import validate
 
 FOLDER = Path(__file__).parent
 

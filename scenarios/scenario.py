@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Literal
 import msgspec
 
 from stalerow.simulator.oracle.violations import Violation
-from stalerow.simulator.schedule import Schedule
+from stalerow.simulator.schedule.values import Schedule
 
 if TYPE_CHECKING:
     from stalerow.simulator.faults import Faults
-    from stalerow.simulator.run import Outcome
+    from stalerow.simulator.run.outcome import Outcome
 
 FORMAT = 1
 REPOSITORIES = {

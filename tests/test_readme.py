@@ -76,7 +76,7 @@ def test_there_is_something_to_run() -> None:
 
 
 def test_every_subcommand_is_mentioned() -> None:
-    from stalerow.simulator.cli import COMMANDS
+    from stalerow.simulator.commands.cli import COMMANDS
 
     assert [name for name in COMMANDS if f"stalerow {name}" not in README] == []
 

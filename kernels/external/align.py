@@ -15,10 +15,10 @@ from .facts import CallerProfile, Meta
 from .signatures import Signature
 
 if TYPE_CHECKING:
-    from stalerow.kernels.align import AlignKernels, StepCounts
-    from stalerow.kernels.binding import Binding
-    from stalerow.kernels.device import Array
-    from stalerow.kernels.memory import SlotState
+    from stalerow.kernels.align.kernels import AlignKernels, StepCounts
+    from stalerow.kernels.base.binding import Binding
+    from stalerow.kernels.base.device import Array
+    from stalerow.kernels.base.memory import SlotState
 
 
 class StepArguments:

@@ -47,10 +47,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def execute(args: argparse.Namespace) -> int:
-    from stalerow.simulator.compare import Row, Setting, results
+    from stalerow.simulator.campaign.compare import Row, Setting, results
     from stalerow.simulator.draw.progress import progress
     from stalerow.simulator.draw.results import print_comparison
-    from stalerow.simulator.subject import Subject
+    from stalerow.simulator.run.subject import Subject
 
     for name in args.kernels:
         Subject(kernels=name, device=args.device, faults=tuple(args.fault)).check()
@@ -92,7 +92,7 @@ def _engines(names: list[str], python: str | None) -> list[tuple[str, str]]:
 def _write(path: str, table: list, seeds: range) -> None:  # type: ignore[type-arg]
     import msgspec
 
-    from stalerow.simulator.schedule import write_beside
+    from stalerow.simulator.schedule.values import write_beside
 
     data = {"rows": table, "seeds": [seeds.start, seeds.stop]}
     write_beside(path, msgspec.json.format(msgspec.json.encode(data), indent=2) + b"\n")

@@ -61,12 +61,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def execute(args: argparse.Namespace) -> int:
     from pathlib import Path
 
-    from stalerow.simulator import failures
-    from stalerow.simulator.ci import Annotations
+    from stalerow.simulator.campaign import failures
+    from stalerow.simulator.campaign.fuzz import Campaign, Options
+    from stalerow.simulator.commands.ci import Annotations
     from stalerow.simulator.draw.campaign import Screen
     from stalerow.simulator.errors import UsageError
-    from stalerow.simulator.fuzz import Campaign, Options
-    from stalerow.simulator.subject import Subject
+    from stalerow.simulator.run.subject import Subject
 
     if args.universes and args.runner == "v1":
         raise UsageError("--universes runs under runner v2 only: leave out --runner v1")

@@ -12,7 +12,7 @@ from stalerow.simulator.errors import UsageError
 
 if TYPE_CHECKING:
     from stalerow.simulator.conform.engine import ReleasedEngines
-    from stalerow.simulator.schedule import Schedule
+    from stalerow.simulator.schedule.values import Schedule
 
 
 def add_device(parser: argparse.ArgumentParser) -> None:
@@ -103,8 +103,8 @@ def schedule_source(
     text: str, pp: int | None = None, runner: str | None = None, faithful: bool = False, family: int | None = None
 ) -> Schedule:
     """A schedule from a seed or from a file, as `run` and `replay` take it."""
-    from stalerow.simulator.generate import from_seed
-    from stalerow.simulator.schedule import load
+    from stalerow.simulator.schedule.generate import from_seed
+    from stalerow.simulator.schedule.values import load
 
     if re.fullmatch(r"\d+", text):
         return from_seed(int(text), pp, runner, faithful, family)  # type: ignore[arg-type]

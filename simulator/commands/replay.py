@@ -18,10 +18,10 @@ from stalerow.simulator.commands.options import (
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from stalerow.simulator.failures import Loaded, Origin
-    from stalerow.simulator.run import Outcome
-    from stalerow.simulator.schedule import Schedule
-    from stalerow.simulator.subject import Subject
+    from stalerow.simulator.campaign.failures import Loaded, Origin
+    from stalerow.simulator.run.outcome import Outcome
+    from stalerow.simulator.run.subject import Subject
+    from stalerow.simulator.schedule.values import Schedule
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -52,7 +52,7 @@ def execute(args: argparse.Namespace) -> int:
     schedule, loaded = _source(args, out)
     subject = _subject(args, loaded)
     if args.until is not None or args.step:
-        from stalerow.simulator.walk import walk
+        from stalerow.simulator.draw.walk import walk
 
         walk(subject, schedule, out, until=args.until, ask=input if sys.stdin.isatty() else None, events=args.step)
         return 0
@@ -62,7 +62,7 @@ def execute(args: argparse.Namespace) -> int:
 
 
 def _source(args: argparse.Namespace, out: Console) -> tuple[Schedule, Loaded | None]:
-    from stalerow.simulator import failures
+    from stalerow.simulator.campaign import failures
     from stalerow.simulator.commands.options import schedule_source
 
     if re.fullmatch(r"\d+", args.what) or not failures.is_failure(args.what):
@@ -75,7 +75,7 @@ def _source(args: argparse.Namespace, out: Console) -> tuple[Schedule, Loaded | 
 
 
 def _subject(args: argparse.Namespace, loaded: Loaded | None) -> Subject:
-    from stalerow.simulator.subject import Subject
+    from stalerow.simulator.run.subject import Subject
 
     saved = loaded.failure.subject if loaded else Subject()
     return Subject(
@@ -87,8 +87,8 @@ def _subject(args: argparse.Namespace, loaded: Loaded | None) -> Subject:
 
 def _remembered(args: argparse.Namespace, subject: Subject) -> Origin | None:
     """What a saved failure says about the seed's run before shrinking, if there is one here."""
-    from stalerow.simulator import failures
-    from stalerow.simulator.trials import Seed
+    from stalerow.simulator.campaign import failures
+    from stalerow.simulator.campaign.trials import Seed
 
     faithful = only_faithful(args, [subject.kernels])
     command = ""
@@ -104,7 +104,7 @@ def _remembered(args: argparse.Namespace, subject: Subject) -> Origin | None:
 def _replay(
     subject: Subject, schedule: Schedule, loaded: Loaded | None, out: Console, remembered: Origin | None
 ) -> int:
-    from stalerow.simulator.picture import picture
+    from stalerow.simulator.draw.picture import picture
 
     def say(text: str) -> None:
         out.print(text, markup=False, soft_wrap=True)
@@ -127,8 +127,8 @@ def _replay(
 
 def _replay_without_violation(subject: Subject, schedule: Schedule, loaded: Loaded, out: Console) -> int:
     """A crash, a determinism breach or an internal error: run twice, in processes that may die."""
-    from stalerow.simulator.trials import digest_of
-    from stalerow.simulator.workers import Workers
+    from stalerow.simulator.campaign.trials import digest_of
+    from stalerow.simulator.campaign.workers import Workers
 
     with Workers(1, digest_of) as workers:
         first, second = workers.map(iter([(subject, schedule)] * 2))
@@ -147,7 +147,7 @@ def _replay_without_violation(subject: Subject, schedule: Schedule, loaded: Load
 
 def _comparison(loaded: Loaded, subject: Subject, outcome: Outcome) -> list[str]:
     """Whether it failed as it did when it was saved, point by point."""
-    from stalerow.simulator.failures import versions
+    from stalerow.simulator.campaign.failures import versions
 
     failure, then = loaded.failure, loaded.failure.violation
     others = [] if subject == failure.subject else [f"(saved with {failure.subject}, run with {subject})"]

@@ -23,9 +23,9 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from stalerow.simulator.conform.to_schedule import TraceCheck
-    from stalerow.simulator.run import Outcome
-    from stalerow.simulator.schedule import Schedule
-    from stalerow.simulator.subject import Subject
+    from stalerow.simulator.run.outcome import Outcome
+    from stalerow.simulator.run.subject import Subject
+    from stalerow.simulator.schedule.values import Schedule
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -47,8 +47,8 @@ def execute(args: argparse.Namespace) -> int:
     from stalerow.simulator.draw.events import EventPrinter
     from stalerow.simulator.draw.results import console
     from stalerow.simulator.faults import resolve
-    from stalerow.simulator.schedule import to_json, with_profile, write_beside
-    from stalerow.simulator.subject import Subject
+    from stalerow.simulator.run.subject import Subject
+    from stalerow.simulator.schedule.values import to_json, with_profile, write_beside
 
     schedule, check = _source(args)
     subject = Subject(kernels=args.kernels, device=args.device, faults=tuple(args.fault))
@@ -88,7 +88,7 @@ def _source(args: argparse.Namespace) -> tuple[Schedule, TraceCheck | None]:
 
 
 def _print(out: Console, outcome: Outcome, schedule: Schedule, subject: Subject, draw: bool) -> None:
-    from stalerow.simulator.picture import picture
+    from stalerow.simulator.draw.picture import picture
 
     for violation in outcome.violations:
         out.print(f"{violation.kind}: {violation.explanation}", markup=False, soft_wrap=True)

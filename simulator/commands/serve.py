@@ -82,11 +82,11 @@ def _count(text: str) -> int:
 def execute(args: argparse.Namespace) -> int:
     from stalerow.simulator.draw.progress import progress
     from stalerow.simulator.draw.serving import print_serving
+    from stalerow.simulator.run.subject import Subject
     from stalerow.simulator.serve.acceptance import from_mean, from_rates
     from stalerow.simulator.serve.costs import with_changes
     from stalerow.simulator.serve.settings import ServeOptions
     from stalerow.simulator.serve.sweep import ServeJob, run_jobs
-    from stalerow.simulator.subject import Subject
 
     drafts = args.num_speculative_tokens
     if args.acceptance_rates and args.acceptance_length:
@@ -160,7 +160,7 @@ def _requests(args: argparse.Namespace) -> tuple[ServeRequest, ...]:
 def _write(args: argparse.Namespace, results: list[RunResult]) -> None:
     import msgspec
 
-    from stalerow.simulator.schedule import write_beside
+    from stalerow.simulator.schedule.values import write_beside
 
     settings = {k: v for k, v in sorted(vars(args).items()) if k not in ("json", "jobs", "device")}
     settings["request_rate"] = str(settings["request_rate"])

@@ -15,8 +15,8 @@ from typing import Any
 from hypothesis import HealthCheck, Phase, Verbosity, given, seed, settings
 from hypothesis import strategies as st
 
-from stalerow.simulator.choosers.known import KnownFailure
 from stalerow.simulator.conform.workloads import Task
+from stalerow.simulator.schedule.choosers.known import KnownFailure
 
 BUDGET = 300
 """Workloads to try: bounded by count, so that the result is the same on any machine."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from stalerow.kernels.layout import GroupSpec, Layout, StateSpec
+from stalerow.kernels.base.layout import GroupSpec, Layout, StateSpec
 from stalerow.simulator.conform.compare import first_difference
 from stalerow.simulator.conform.trace import Record, ScheduleRecord, Trace, load_trace
 from stalerow.simulator.conform.wire import step_record
@@ -19,10 +19,10 @@ from stalerow.simulator.engine import profile
 from stalerow.simulator.engine.step import Step
 from stalerow.simulator.errors import UsageError
 from stalerow.simulator.rank.device import Operation
-from stalerow.simulator.schedule import Abort, Limits, Pipeline, Request, Schedule, validate
+from stalerow.simulator.schedule.values import Abort, Limits, Pipeline, Request, Schedule, validate
 
 if TYPE_CHECKING:
-    from stalerow.simulator.loop import Observer, Simulation
+    from stalerow.simulator.run.loop import Observer, Simulation
 
 CONV = StateSpec("conv", 4, 2)
 TEMPORAL = StateSpec("temporal", 8, 2)

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 
+from stalerow.simulator.campaign.findings import Finding, Tally
 from stalerow.simulator.draw.results import console
-from stalerow.simulator.findings import Finding, Tally
 from stalerow.simulator.oracle.violations import MARKS
 
 if TYPE_CHECKING:
-    from stalerow.simulator.fuzz import Options
+    from stalerow.simulator.campaign.fuzz import Options
 
 LINE_EVERY_S = 10.0
 RATE_OVER_S = 5.0

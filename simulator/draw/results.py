@@ -10,7 +10,7 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from stalerow.simulator.compare import Row
+from stalerow.simulator.campaign.compare import Row
 
 PLAIN_WIDTH = 110
 
@@ -61,9 +61,9 @@ def print_comparison(rows: Sequence[Row], device: str) -> None:
 
 
 def _print_first(out: Console, row: Row, device: str) -> None:
-    from stalerow.simulator.generate import from_seed
-    from stalerow.simulator.picture import picture
-    from stalerow.simulator.subject import Subject
+    from stalerow.simulator.draw.picture import picture
+    from stalerow.simulator.run.subject import Subject
+    from stalerow.simulator.schedule.generate import from_seed
 
     assert row.first is not None
     schedule = from_seed(row.first.seed, row.pp, row.runner, row.faithful)  # type: ignore[arg-type]

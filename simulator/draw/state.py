@@ -6,9 +6,9 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from stalerow.simulator.loop import Simulation
     from stalerow.simulator.oracle.ledger import Ledger
     from stalerow.simulator.rank.base import Rank
+    from stalerow.simulator.run.loop import Simulation
 
 VALUES = ("state_idx", "num_accepted", "num_computed", "total_len")
 

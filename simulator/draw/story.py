@@ -13,7 +13,7 @@ from stalerow.simulator.engine.step import Step
 from stalerow.simulator.rank.device import Operation
 
 if TYPE_CHECKING:
-    from stalerow.simulator.loop import Simulation
+    from stalerow.simulator.run.loop import Simulation
 
 
 @dataclass(slots=True)

@@ -16,7 +16,7 @@ from rich.text import Text
 
 from stalerow.simulator.draw.story import Postprocess, Story
 from stalerow.simulator.oracle.violations import Violation
-from stalerow.simulator.schedule import Schedule
+from stalerow.simulator.schedule.values import Schedule
 
 COLUMNS = 6
 

@@ -9,7 +9,7 @@ import numpy as np
 from stalerow.simulator.engine.step import NewRequest
 from stalerow.simulator.faults.base import Fault
 from stalerow.simulator.rank.policy import RankPolicy
-from stalerow.simulator.schedule import Schedule
+from stalerow.simulator.schedule.values import Schedule
 
 COPIES_GONE_WRONG = (
     "out of bounds",

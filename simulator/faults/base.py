@@ -11,12 +11,12 @@ import re
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
-from stalerow.kernels.align import AlignKernels
-from stalerow.kernels.operators import Operators
+from stalerow.kernels.align.kernels import AlignKernels
+from stalerow.kernels.own.operators import Operators
 from stalerow.kernels.sets import KernelSet
 from stalerow.simulator.oracle.violations import Violation
 from stalerow.simulator.rank.policy import RankPolicy
-from stalerow.simulator.schedule import Schedule
+from stalerow.simulator.schedule.values import Schedule
 
 
 class Fault:

@@ -8,15 +8,15 @@ from collections.abc import Callable
 import msgspec
 import numpy as np
 
-from stalerow.kernels.align import AlignKernels, ReferenceAlign
-from stalerow.kernels.binding import Binder, Binding, Cache, HostState, LazyBinder
-from stalerow.kernels.memory import BlockTables, Pool
+from stalerow.kernels.align.kernels import AlignKernels, ReferenceAlign
+from stalerow.kernels.base.binding import Binder, Binding, Cache, HostState, LazyBinder
+from stalerow.kernels.base.memory import BlockTables, Pool
 from stalerow.kernels.sets import KernelSet
 from stalerow.simulator.errors import UsageError
 from stalerow.simulator.faults.base import Fault
 from stalerow.simulator.rank.base import Rank
 from stalerow.simulator.rank.policy import RankPolicy
-from stalerow.simulator.schedule import Schedule
+from stalerow.simulator.schedule.values import Schedule
 
 
 class StaleRow(Fault):
@@ -43,7 +43,7 @@ class StaleRow(Fault):
                 f"fault 'stale-row' cannot change the row lookup of {kernels.name}: use --kernels req-idx, or compare "
                 "with a release that has it"
             )
-        from stalerow.kernels.align_triton import TritonAlign
+        from stalerow.kernels.align.kernels_triton import TritonAlign
 
         return TritonAlign(False, kernels.backend)
 

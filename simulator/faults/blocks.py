@@ -9,7 +9,7 @@ from stalerow.simulator.faults.base import Fault
 from stalerow.simulator.rank.device import DeviceQueue, Operation
 from stalerow.simulator.rank.policy import RankPolicy
 from stalerow.simulator.rank.v2 import RankV2
-from stalerow.simulator.schedule import Schedule
+from stalerow.simulator.schedule.values import Schedule
 
 DUMMY_BYTE = 0xD6
 

@@ -15,8 +15,8 @@ from stalerow.kernels.sets import KernelSet
 from stalerow.simulator.engine.policies import Policies
 from stalerow.simulator.faults.base import Fault
 from stalerow.simulator.rank.policy import RankPolicy
-from stalerow.simulator.run import Outcome, run
-from stalerow.simulator.schedule import Schedule
+from stalerow.simulator.run.outcome import Outcome, run
+from stalerow.simulator.schedule.values import Schedule
 
 
 class Faults:

@@ -42,7 +42,7 @@ def drawn_grid(order: DrawnOrder) -> Iterator[None]:
 @contextlib.contextmanager
 def drawn_rows(order: DrawnOrder) -> Iterator[None]:
     """Let windows be moved row by row in a drawn order, each row read when its turn comes."""
-    module = importlib.import_module("stalerow.kernels.copy_triton")
+    module = importlib.import_module("stalerow.kernels.align.copy_triton")
     original = module._move
     setattr(module, "_move", _row_by_row(order))  # noqa: B010
     try:

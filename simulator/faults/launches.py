@@ -5,14 +5,14 @@ from __future__ import annotations
 import copy as copying
 from typing import Any
 
-from stalerow.kernels.align import AlignKernels
-from stalerow.kernels.binding import Binding, HostState
-from stalerow.kernels.memory import OutOfBounds, SlotState
+from stalerow.kernels.align.kernels import AlignKernels
+from stalerow.kernels.base.binding import Binding, HostState
+from stalerow.kernels.base.memory import OutOfBounds, SlotState
 from stalerow.kernels.sets import ROW_IS_SLOT, KernelSet
 from stalerow.simulator.faults.base import Fault, Wrapped
 from stalerow.simulator.faults.interpreted import drawn_grid, drawn_rows
 from stalerow.simulator.faults.programs import DrawnOrder, ProgramAlign
-from stalerow.simulator.schedule import Schedule
+from stalerow.simulator.schedule.values import Schedule
 
 
 def _either(

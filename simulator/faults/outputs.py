@@ -6,13 +6,13 @@ from typing import Any
 
 import numpy as np
 
-from stalerow.kernels.memory import SlotState
-from stalerow.kernels.operators import Operators
+from stalerow.kernels.base.memory import SlotState
+from stalerow.kernels.own.operators import Operators
 from stalerow.kernels.sets import KernelSet
 from stalerow.simulator.faults.base import Fault, Wrapped
 from stalerow.simulator.rank.policy import RankPolicy
 from stalerow.simulator.rank.ring import RingEntry
-from stalerow.simulator.schedule import Schedule
+from stalerow.simulator.schedule.values import Schedule
 
 
 def _deferred(schedule: Schedule) -> bool:

@@ -9,15 +9,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from stalerow.kernels.align import StepCounts
-from stalerow.kernels.binding import Binding, HostState
-from stalerow.kernels.copy import copy_state
-from stalerow.kernels.memory import SlotState
+from stalerow.kernels.align.copy import copy_state
+from stalerow.kernels.align.kernels import StepCounts
+from stalerow.kernels.base.binding import Binding, HostState
+from stalerow.kernels.base.memory import SlotState
 from stalerow.kernels.sets import KernelSet
-from stalerow.simulator.choosers.seeded import SeededChooser
 from stalerow.simulator.errors import UsageError
 from stalerow.simulator.faults.base import Wrapped
-from stalerow.simulator.schedule import Schedule
+from stalerow.simulator.schedule.choosers.seeded import SeededChooser
+from stalerow.simulator.schedule.values import Schedule
 
 
 class DrawnOrder:

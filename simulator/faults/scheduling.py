@@ -8,7 +8,7 @@ from stalerow.simulator.engine.config import EngineConfig
 from stalerow.simulator.engine.policies import ChunkPolicy, DraftPolicy, FreePolicy
 from stalerow.simulator.engine.request import Request
 from stalerow.simulator.faults.base import Fault
-from stalerow.simulator.schedule import Schedule
+from stalerow.simulator.schedule.values import Schedule
 
 
 class _OtherGrid(ChunkPolicy):

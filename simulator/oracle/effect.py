@@ -11,9 +11,9 @@ from collections.abc import Iterator
 import msgspec
 import numpy as np
 
-from stalerow.kernels.layout import Layout, StateEntry
+from stalerow.kernels.base.layout import Layout, StateEntry
 from stalerow.simulator.oracle.ledger import Ledger
-from stalerow.simulator.oracle.plan import PlanRow
+from stalerow.simulator.truth.plan import PlanRow
 
 
 class StateCopy(msgspec.Struct, frozen=True):

@@ -12,18 +12,18 @@ from typing import Any
 
 import numpy as np
 
-from stalerow.kernels.fingerprint import coefficients, pages_fingerprint, values_fingerprint
-from stalerow.simulator.oracle import bookkeeping, reads
-from stalerow.simulator.oracle import copies as wrong
+from stalerow.kernels.base.fingerprint import coefficients, pages_fingerprint, values_fingerprint
 from stalerow.simulator.oracle.effect import ColumnCopy, apply_copy
-from stalerow.simulator.oracle.forward import Shadow
-from stalerow.simulator.oracle.plan import Planner, PlanRow
+from stalerow.simulator.oracle.explain import bookkeeping, reads
+from stalerow.simulator.oracle.explain import copies as wrong
+from stalerow.simulator.oracle.explain.wording import stray_write
+from stalerow.simulator.oracle.shadow import Shadow
 from stalerow.simulator.oracle.violations import Marks, Violation
 from stalerow.simulator.oracle.watch import Watch
-from stalerow.simulator.oracle.wording import stray_write
 from stalerow.simulator.rank.base import Rank
 from stalerow.simulator.rank.batch import Batch
 from stalerow.simulator.rank.device import Operation
+from stalerow.simulator.truth.plan import Planner, PlanRow
 
 DIGESTED = ("state_idx", "num_accepted", "num_computed", "total_len", "token_ids")
 """The per-slot arrays that a run's digest covers at its end."""

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from stalerow.kernels.layout import Layout
+from stalerow.kernels.base.layout import Layout
 from stalerow.simulator.engine.step import Step
 
 

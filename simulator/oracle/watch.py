@@ -10,16 +10,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from stalerow.kernels.memory import POISON
+from stalerow.kernels.base.memory import POISON
 from stalerow.simulator.engine.step import CachedBlock
-from stalerow.simulator.oracle import bookkeeping
 from stalerow.simulator.oracle.effect import ColumnCopy, postcopy, precopy
+from stalerow.simulator.oracle.explain import bookkeeping
 from stalerow.simulator.oracle.ledger import Ledger
-from stalerow.simulator.oracle.plan import Planner, PlanRow
 from stalerow.simulator.oracle.violations import Marks, Violation
 from stalerow.simulator.rank.base import Rank
 from stalerow.simulator.rank.batch import Batch
 from stalerow.simulator.rank.device import Operation
+from stalerow.simulator.truth.plan import Planner, PlanRow
 
 MAX_VIOLATIONS = 40
 

@@ -13,18 +13,18 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from stalerow.kernels.binding import Cache
-from stalerow.kernels.memory import POISON, BlockTables, Pool, SlotState
-from stalerow.kernels.operators import ForwardStep
+from stalerow.kernels.base.binding import Cache
+from stalerow.kernels.base.memory import POISON, BlockTables, Pool, SlotState
+from stalerow.kernels.own.operators import ForwardStep
 from stalerow.kernels.sets import KernelSet
 from stalerow.simulator.engine.step import NewRequest, Step
-from stalerow.simulator.oracle.plan import Planner
 from stalerow.simulator.rank.batch import Batch
 from stalerow.simulator.rank.device import DeviceQueue, Operation
 from stalerow.simulator.rank.policy import RankPolicy
 from stalerow.simulator.rank.staging import StagingPool
 from stalerow.simulator.rank.wires import SampledOutput, Wires
-from stalerow.simulator.schedule import Schedule
+from stalerow.simulator.schedule.values import Schedule
+from stalerow.simulator.truth.plan import Planner
 
 LOOKAHEAD_COLUMNS = 4
 PADDED_ROW_BYTE = 0xD5

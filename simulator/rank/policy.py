@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from stalerow.kernels.binding import Binder, EagerBinder
+from stalerow.kernels.base.binding import Binder, EagerBinder
 
 if TYPE_CHECKING:
     from stalerow.simulator.engine.step import NewRequest, Step
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from stalerow.simulator.rank.device import DeviceQueue, Operation
     from stalerow.simulator.rank.ring import RingEntry
     from stalerow.simulator.rank.v2 import RankV2
-    from stalerow.simulator.schedule import Schedule
+    from stalerow.simulator.schedule.values import Schedule
 
 
 class RankPolicy:

@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from stalerow.kernels.binding import Binder, EagerBinder, LazyBinder
-from stalerow.kernels.layout import Layout
+from stalerow.kernels.base.binding import Binder, EagerBinder, LazyBinder
+from stalerow.kernels.base.layout import Layout
 from stalerow.simulator.errors import UsageError
 from stalerow.simulator.rank.policy import RankPolicy
-from stalerow.simulator.schedule import Schedule
+from stalerow.simulator.schedule.values import Schedule
 
 if TYPE_CHECKING:
     from stalerow.kernels.external import CallerProfile

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from stalerow.kernels.align import StepCounts
+from stalerow.kernels.align.kernels import StepCounts
 from stalerow.simulator.engine.step import ScheduledRow, Step
 from stalerow.simulator.rank.base import Rank
 from stalerow.simulator.rank.batch import Batch, query_start_loc

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from stalerow.simulator.errors import UsageError
-from stalerow.simulator.oracle.streams import mix64
+from stalerow.simulator.truth.streams import mix64
 
 SCALE = 1 << 32
 _ROUNDS = 60

@@ -10,16 +10,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from stalerow.kernels.memory import OutOfBounds
+from stalerow.kernels.base.memory import OutOfBounds
 from stalerow.kernels.sets import KernelSet
-from stalerow.simulator.choosers.latency import EarliestFirst
 from stalerow.simulator.engine.core import EngineCore
 from stalerow.simulator.engine.step import Step
 from stalerow.simulator.errors import InternalError, UsageError
-from stalerow.simulator.loop import engine_config
 from stalerow.simulator.rank.device import Operation
 from stalerow.simulator.rank.policy import RankPolicy
 from stalerow.simulator.rank.wires import Wires
+from stalerow.simulator.run.loop import engine_config
+from stalerow.simulator.schedule.choosers.latency import EarliestFirst
 from stalerow.simulator.serve.acceptance import Acceptance
 from stalerow.simulator.serve.client import Client
 from stalerow.simulator.serve.costs import Costs

@@ -13,10 +13,12 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from stalerow.kernels.device import HostArray
+from stalerow.kernels.base.device import HostArray
 from stalerow.simulator.engine.step import NewRequest, ScheduledRow, Step
 from stalerow.simulator.errors import InternalError
-from stalerow.simulator.oracle.streams import (
+from stalerow.simulator.serve.acceptance import Acceptance
+from stalerow.simulator.serve.workload import STOP_TOKEN, ServeRequest
+from stalerow.simulator.truth.streams import (
     EMPTY_PREFIX,
     FIRST_TOKEN,
     VOCABULARY,
@@ -25,8 +27,6 @@ from stalerow.simulator.oracle.streams import (
     mix64,
     stream_token,
 )
-from stalerow.simulator.serve.acceptance import Acceptance
-from stalerow.simulator.serve.workload import STOP_TOKEN, ServeRequest
 
 NAN_TOKEN = 0
 """What sampling NaN logits returns (reported as an endless run of one token). No healthy row emits it."""

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from stalerow.kernels.device import HostArray
+from stalerow.kernels.base.device import HostArray
 from stalerow.simulator.engine.step import Step
 from stalerow.simulator.rank.batch import Batch
 from stalerow.simulator.rank.v2 import RankV2

@@ -12,9 +12,9 @@ from collections.abc import Iterable, Sequence
 import msgspec
 import numpy as np
 
-from stalerow.kernels.device import HostArray
-from stalerow.kernels.layout import Layout, StateEntry
-from stalerow.kernels.patterns import pattern, salt
+from stalerow.kernels.base.device import HostArray
+from stalerow.kernels.base.layout import Layout, StateEntry
+from stalerow.kernels.base.patterns import pattern, salt
 from stalerow.simulator.engine.step import CachedBlock
 from stalerow.simulator.serve.loop import Serving
 from stalerow.simulator.serve.model import NAN_TOKEN, Progress, TokenHistory

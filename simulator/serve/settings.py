@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import msgspec
 
-from stalerow.kernels.layout import GroupSpec, Layout, StateSpec
+from stalerow.kernels.base.layout import GroupSpec, Layout, StateSpec
 from stalerow.simulator.errors import UsageError
-from stalerow.simulator.schedule import PROFILES, Limits, Pipeline, Schedule
+from stalerow.simulator.schedule.values import PROFILES, Limits, Pipeline, Schedule
 
 RECURRENT_GROUPS = 3
 """Three recurrent layers to one of full attention, as in the hybrids of the reports."""

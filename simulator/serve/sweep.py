@@ -36,9 +36,9 @@ class ServeJob(msgspec.Struct, frozen=True, kw_only=True):
 
 def serve(job: ServeJob) -> RunResult:
     """Run one job in this process."""
+    from stalerow.simulator.run.subject import Subject
     from stalerow.simulator.serve.loop import Serving
     from stalerow.simulator.serve.report import summarise
-    from stalerow.simulator.subject import Subject
 
     kernels = Subject(kernels=job.kernels, device=job.device).load()
     serving = Serving(

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import msgspec
 
-from stalerow.simulator.choosers.seeded import SeededChooser
 from stalerow.simulator.errors import UsageError
+from stalerow.simulator.schedule.choosers.seeded import SeededChooser
 
 RESOLUTION = 1 << 24
 STOP_TOKEN = 1

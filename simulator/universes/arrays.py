@@ -8,8 +8,8 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from stalerow.kernels.device import Array, Backend, HostArray
-from stalerow.kernels.lanes import NEVER
+from stalerow.kernels.base.device import Array, Backend, HostArray
+from stalerow.kernels.own.lanes import NEVER
 
 
 class Arrays(Protocol):

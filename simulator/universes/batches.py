@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from stalerow.kernels.device import Array, Backend
+from stalerow.kernels.base.device import Array, Backend
 from stalerow.simulator.universes.arrays import Arrays
 from stalerow.simulator.universes.memory import cast_like
 from stalerow.simulator.universes.pack import Table

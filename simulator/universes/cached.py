@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from stalerow.kernels.device import Array
-from stalerow.kernels.memory import SlotState
-from stalerow.kernels.operators import ForwardStep
+from stalerow.kernels.base.device import Array
+from stalerow.kernels.base.memory import SlotState
+from stalerow.kernels.own.operators import ForwardStep
 from stalerow.simulator.universes.memory import cast_like, null_tables
 
 if TYPE_CHECKING:

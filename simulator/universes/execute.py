@@ -12,9 +12,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from stalerow.kernels.lanes import NEVER
+from stalerow.kernels.own.lanes import NEVER
 from stalerow.kernels.sets import KernelSet
-from stalerow.simulator.run import digest_of
+from stalerow.simulator.run.outcome import digest_of
 from stalerow.simulator.universes.arrays import arrays
 from stalerow.simulator.universes.group import CHECKS, RankGroup
 from stalerow.simulator.universes.memory import Wire

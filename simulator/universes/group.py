@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from stalerow.kernels.device import Array
-from stalerow.kernels.fingerprint import coefficients
-from stalerow.kernels.lanes import Moves, lane_operators
-from stalerow.kernels.memory import POISON, BlockTables
-from stalerow.kernels.operators import ForwardStep
+from stalerow.kernels.base.device import Array
+from stalerow.kernels.base.fingerprint import coefficients
+from stalerow.kernels.base.memory import POISON, BlockTables
+from stalerow.kernels.own.lanes import Moves, lane_operators
+from stalerow.kernels.own.operators import ForwardStep
 from stalerow.kernels.sets import KernelSet
 from stalerow.simulator.oracle.judge import DIGESTED
 from stalerow.simulator.rank.base import PADDED_ROW_BYTE

@@ -5,11 +5,11 @@ from __future__ import annotations
 import msgspec
 import numpy as np
 
-from stalerow.kernels.binding import Cache, bind_cache
-from stalerow.kernels.fingerprint import coefficients
-from stalerow.kernels.forward_plan import forward_plan
-from stalerow.kernels.lanes import NEVER, Lanes
-from stalerow.kernels.memory import SlotState
+from stalerow.kernels.base.binding import Cache, bind_cache
+from stalerow.kernels.base.fingerprint import coefficients
+from stalerow.kernels.base.memory import SlotState
+from stalerow.kernels.own.forward_plan import forward_plan
+from stalerow.kernels.own.lanes import NEVER, Lanes
 from stalerow.kernels.sets import KernelSet
 from stalerow.simulator.oracle.judge import DIGESTED
 from stalerow.simulator.universes.arrays import Arrays

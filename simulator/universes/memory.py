@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from stalerow.kernels.device import Array, Backend
-from stalerow.kernels.layout import Layout
-from stalerow.kernels.memory import NULL_POISON, BlockTables, Pool, addresses
+from stalerow.kernels.base.device import Array, Backend
+from stalerow.kernels.base.layout import Layout
+from stalerow.kernels.base.memory import NULL_POISON, BlockTables, Pool, addresses
 from stalerow.kernels.sets import KernelSet
 from stalerow.simulator.universes.arrays import Arrays
 from stalerow.simulator.universes.pack import Pack

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from stalerow.kernels.layout import Layout
+from stalerow.kernels.base.layout import Layout
 from stalerow.simulator.universes.tape import COLUMNS, Tape
 
 BLOCKS = ("block", "source", "target", "conv_source", "temporal_source")

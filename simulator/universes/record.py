@@ -11,23 +11,23 @@ from typing import Any
 
 import numpy as np
 
-from stalerow.kernels.device import NumpyBackend
-from stalerow.kernels.lanes import UNCHECKED
+from stalerow.kernels.base.device import NumpyBackend
+from stalerow.kernels.own.lanes import UNCHECKED
 from stalerow.kernels.sets import KernelSet
-from stalerow.simulator.choosers.planned import PlannedOrder
 from stalerow.simulator.errors import InternalError, UsageError
-from stalerow.simulator.loop import Simulation
 from stalerow.simulator.oracle.effect import ColumnCopy
-from stalerow.simulator.oracle.plan import Planner, PlanRow
+from stalerow.simulator.oracle.explain.wording import violation
 from stalerow.simulator.oracle.violations import Marks, Violation
 from stalerow.simulator.oracle.watch import Watch
-from stalerow.simulator.oracle.wording import violation
 from stalerow.simulator.rank.base import Rank
 from stalerow.simulator.rank.batch import Batch
 from stalerow.simulator.rank.device import Operation
 from stalerow.simulator.rank.policy import RankPolicy
 from stalerow.simulator.rank.released import check_layout, worker_policy
-from stalerow.simulator.schedule import Schedule
+from stalerow.simulator.run.loop import Simulation
+from stalerow.simulator.schedule.choosers.planned import PlannedOrder
+from stalerow.simulator.schedule.values import Schedule
+from stalerow.simulator.truth.plan import Planner, PlanRow
 from stalerow.simulator.universes.tape import LaneTape, Tape
 
 _NO_HASHES = np.zeros((0, 0), dtype=np.int64)

@@ -16,17 +16,17 @@ from dataclasses import dataclass, replace
 
 import msgspec
 
-from stalerow.kernels.layout import Layout
+from stalerow.kernels.base.layout import Layout
 from stalerow.kernels.sets import KernelSet
+from stalerow.simulator.campaign.findings import Tally
+from stalerow.simulator.campaign.trials import Seed
+from stalerow.simulator.campaign.workers import TICK_S, Done, Workers
 from stalerow.simulator.errors import InternalError, UsageError
-from stalerow.simulator.findings import Tally
-from stalerow.simulator.subject import Subject
-from stalerow.simulator.trials import Seed
+from stalerow.simulator.run.subject import Subject
 from stalerow.simulator.universes.execute import execute
 from stalerow.simulator.universes.pack import pack
 from stalerow.simulator.universes.record import record
 from stalerow.simulator.universes.tape import Tape
-from stalerow.simulator.workers import TICK_S, Done, Workers
 
 CHUNK = 128
 """Seeds that a worker records at a time where another process executes them."""

@@ -20,9 +20,9 @@ import torch
 import triton
 import triton.language as tl
 
-from stalerow.kernels.binding import Binding, bind
-from stalerow.kernels.layout import GroupSpec, Layout, StateSpec
-from stalerow.kernels.memory import BlockTables, Pool, SlotState
+from stalerow.kernels.base.binding import Binding, bind
+from stalerow.kernels.base.layout import GroupSpec, Layout, StateSpec
+from stalerow.kernels.base.memory import BlockTables, Pool, SlotState
 from stalerow.kernels.sets import KernelSet, kernel_set
 
 LAYERS, DRAFTS, REQUESTS = 24, 5, 64

@@ -22,7 +22,7 @@ from stalerow.kernels.sets import kernel_set
 from stalerow.scenarios import FOLDER, Measured, catalogue
 from stalerow.scenarios.writer import to_toml
 from stalerow.simulator.faults import builtin_faults, resolve
-from stalerow.simulator.generate import from_seed
+from stalerow.simulator.schedule.generate import from_seed
 
 STRIDE = 1_000_003
 

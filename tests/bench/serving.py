@@ -18,7 +18,7 @@ from pathlib import Path
 import numpy as np
 
 from stalerow.kernels.sets import kernel_set
-from stalerow.simulator.cli import main as stalerow
+from stalerow.simulator.commands.cli import main as stalerow
 from stalerow.simulator.rank.device import Operation
 from stalerow.simulator.serve.acceptance import from_mean
 from stalerow.simulator.serve.costs import Costs

@@ -18,11 +18,11 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
-from stalerow.simulator.findings import Tally
-from stalerow.simulator.subject import Subject
-from stalerow.simulator.trials import Seed
+from stalerow.simulator.campaign.findings import Tally
+from stalerow.simulator.campaign.trials import Seed
+from stalerow.simulator.campaign.workers import Workers
+from stalerow.simulator.run.subject import Subject
 from stalerow.simulator.universes.scan import CHUNK, Lockstep, Record, Scan, Universe, do
-from stalerow.simulator.workers import Workers
 
 
 def seeds(count: int) -> Iterator[Seed]:

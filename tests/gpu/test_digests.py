@@ -3,8 +3,8 @@
 import pytest
 
 from stalerow.kernels.sets import kernel_set
-from stalerow.simulator.generate import from_seed
-from stalerow.simulator.run import run
+from stalerow.simulator.run.outcome import run
+from stalerow.simulator.schedule.generate import from_seed
 
 pytestmark = pytest.mark.gpu
 

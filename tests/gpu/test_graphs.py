@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from kernel_machine import Machine, assert_same, triton_set
 
-from stalerow.kernels.layout import GroupSpec, Layout, StateSpec
+from stalerow.kernels.base.layout import GroupSpec, Layout, StateSpec
 from stalerow.kernels.sets import kernel_set
 
 pytestmark = pytest.mark.gpu

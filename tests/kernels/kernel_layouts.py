@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hypothesis import strategies as st
 
-from stalerow.kernels.layout import GroupSpec, Layout, StateSpec
+from stalerow.kernels.base.layout import GroupSpec, Layout, StateSpec
 
 
 @st.composite

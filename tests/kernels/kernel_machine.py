@@ -11,13 +11,13 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from stalerow.kernels.binding import Binding, Cache, bind_cache
-from stalerow.kernels.device import backend
-from stalerow.kernels.forward import ForwardStep
-from stalerow.kernels.forward_plan import forward_plan
-from stalerow.kernels.layout import Layout
-from stalerow.kernels.memory import BlockTables, Pool, SlotState
-from stalerow.kernels.patterns import decode, salt
+from stalerow.kernels.base.binding import Binding, Cache, bind_cache
+from stalerow.kernels.base.device import backend
+from stalerow.kernels.base.layout import Layout
+from stalerow.kernels.base.memory import BlockTables, Pool, SlotState
+from stalerow.kernels.base.patterns import decode, salt
+from stalerow.kernels.own.forward import ForwardStep
+from stalerow.kernels.own.forward_plan import forward_plan
 from stalerow.kernels.sets import KernelSet
 
 SLOT_FIELDS = (
@@ -284,8 +284,8 @@ def conv_rows(data: np.ndarray, width: int, dim: int, elem_size: int, conv_layou
 def triton_set(name: str, device: str, tiles: int | None = None) -> KernelSet:
     """The project's Triton kernels, every operator interpreted or compiled; `tiles` splits temporal copies."""
     chosen = backend(device)
-    from stalerow.kernels.align_triton import TritonAlign
-    from stalerow.kernels.operators_triton import TritonOperators
+    from stalerow.kernels.align.kernels_triton import TritonAlign
+    from stalerow.kernels.own.operators_triton import TritonOperators
 
     align = TritonAlign(name == "req-idx", chosen, tiles)
     return KernelSet(name, align, TritonOperators(chosen), chosen)

@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from stalerow.kernels.device import DeviceError, backend
+from stalerow.kernels.base.device import DeviceError, backend
 from stalerow.kernels.sets import KERNEL_SETS, UnknownKernelSet, kernel_set
 
 
@@ -54,7 +54,7 @@ def test_the_interpreter_is_chosen_before_triton_is_imported():
 
 def test_a_triton_that_compiles_already_cannot_interpret():
     code = (
-        "import triton; from stalerow.kernels.device import DeviceError, backend\n"
+        "import triton; from stalerow.kernels.base.device import DeviceError, backend\n"
         "try: backend('cpu')\n"
         "except DeviceError as error: print(error)"
     )

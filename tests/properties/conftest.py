@@ -2,7 +2,7 @@
 
 import pytest
 
-from stalerow.simulator.subject import Subject
+from stalerow.simulator.run.subject import Subject
 
 
 @pytest.fixture(scope="session")

@@ -9,10 +9,10 @@ from typing import NamedTuple
 
 import pytest
 
-from stalerow.simulator.generate import from_seed
-from stalerow.simulator.picture import picture
-from stalerow.simulator.shrink import shrink, signature
-from stalerow.simulator.subject import Subject
+from stalerow.simulator.campaign.shrink import shrink, signature
+from stalerow.simulator.draw.picture import picture
+from stalerow.simulator.run.subject import Subject
+from stalerow.simulator.schedule.generate import from_seed
 
 BATCH_ROW = Subject(kernels="reference:batch-row")
 

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from stalerow.scenarios import FOLDER, load
-from stalerow.simulator import failures
-from stalerow.simulator.cli import main
-from stalerow.simulator.subject import Subject
+from stalerow.simulator.campaign import failures
+from stalerow.simulator.commands.cli import main
+from stalerow.simulator.run.subject import Subject
 
 
 def test_list_names_every_scenario(capsys: pytest.CaptureFixture[str]) -> None:

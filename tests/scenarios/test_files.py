@@ -11,7 +11,7 @@ import pytest
 from stalerow.scenarios import FOLDER, Expectation, Measured, Scenario, catalogue, load, parse
 from stalerow.scenarios.writer import to_toml
 from stalerow.simulator.errors import UsageError
-from stalerow.simulator.generate import from_seed
+from stalerow.simulator.schedule.generate import from_seed
 
 GOOD = to_toml(
     Scenario(

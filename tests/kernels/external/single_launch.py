@@ -13,10 +13,10 @@ import msgspec
 import numpy as np
 from hypothesis import strategies as st
 
-from stalerow.kernels.align import StepCounts
-from stalerow.kernels.binding import Cache, bind_cache
-from stalerow.kernels.layout import GroupSpec, Layout, StateSpec
-from stalerow.kernels.memory import BlockTables, Pool, SlotState
+from stalerow.kernels.align.kernels import StepCounts
+from stalerow.kernels.base.binding import Cache, bind_cache
+from stalerow.kernels.base.layout import GroupSpec, Layout, StateSpec
+from stalerow.kernels.base.memory import BlockTables, Pool, SlotState
 from stalerow.kernels.sets import KernelSet
 
 MAX_REQS = 4

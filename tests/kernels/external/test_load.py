@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, given, settings
 
+from stalerow.kernels.base.layout import GroupSpec, Layout, StateSpec
 from stalerow.kernels.external import ExternalKernelError, SourceNotFound, describe, load
-from stalerow.kernels.layout import GroupSpec, Layout, StateSpec
 from stalerow.kernels.sets import KernelSet, kernel_set
 
 from .single_launch import Case, Row, differences, postprocess_cases, precopy_cases, run, step_cases

@@ -6,8 +6,8 @@ import msgspec
 import pytest
 
 from stalerow.kernels.external import load
-from stalerow.simulator.generate import from_seed
-from stalerow.simulator.run import run
+from stalerow.simulator.run.outcome import run
+from stalerow.simulator.schedule.generate import from_seed
 from stalerow.simulator.universes.execute import execute
 from stalerow.simulator.universes.pack import pack
 from stalerow.simulator.universes.record import record

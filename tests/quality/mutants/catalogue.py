@@ -28,7 +28,7 @@ def _of(file: str, *changes: tuple[str, str] | tuple[str, str, str] | tuple[str,
 
 KERNELS = [
     *_of(
-        "kernels/copy.py",
+        "kernels/align/copy.py",
         ("table_row, src_col + bias)", "table_row, src_col)"),
         ("begin = source + bias * state.row_bytes", "begin = source"),
         ("kept = state.conv_width - bias", "kept = state.conv_width - bias - 1"),
@@ -38,7 +38,7 @@ KERNELS = [
         ("binding.copy_tables[state.group_index]", "binding.copy_tables[0]"),
     ),
     *_of(
-        "kernels/precopy.py",
+        "kernels/align/precopy.py",
         ("if source < 0 or source == target:", "if source < 0:"),
         ("if source < 0 or source == target:", "if source == target:"),
         ("bias = int(slots.src_off[slot])", "bias = 0"),
@@ -47,7 +47,7 @@ KERNELS = [
         ("for state in binding.host_states:", "for state in binding.host_states[:1]:"),
     ),
     *_of(
-        "kernels/preprocess.py",
+        "kernels/align/preprocess.py",
         ("np.maximum(accepted - 1, 0)", "accepted"),
         ("(after + (block_size - 1)) // block_size - 1", "after // block_size"),
         ("np.where((old >= 0) & (old != new), 1, accepted)", "accepted"),
@@ -62,7 +62,7 @@ KERNELS = [
         ),
     ),
     *_of(
-        "kernels/postprocess.py",
+        "kernels/align/postprocess.py",
         ("first = total - accepted + 1", "first = total - accepted"),
         ("if aligned < first:", "if aligned <= first:"),
         ("        bias = aligned - first\n", "        bias = 0\n"),
@@ -74,22 +74,22 @@ KERNELS = [
         ("if running == target:", "if running >= target:"),
     ),
     *_of(
-        "kernels/indices.py",
+        "kernels/align/indices.py",
         ("(seq_lens[:num_rows_padded] - 1) // block_size", "seq_lens[:num_rows_padded] // block_size"),
         ("= table[rows, columns]", "= binding.index_tables[0][rows, columns]"),
     ),
     *_of(
-        "kernels/blocks.py",
+        "kernels/own/blocks.py",
         ("named = block_ids[:n]", "named = block_ids[: n - 1]"),
         ("pages[:, dst[:n]] = pages[:, src[:n]]", "pages[:, src[:n]] = pages[:, dst[:n]]"),
     ),
     *_of(
-        "kernels/binding.py",
+        "kernels/base/binding.py",
         ("cache.tables.persistent if reads_slot_tables else cache.tables.gathered", "cache.tables.gathered"),
         ("[cache.tables.gathered[g] for g in groups]", "[cache.tables.persistent[g] for g in groups]"),
     ),
     *_of(
-        "kernels/layout.py",
+        "kernels/base/layout.py",
         ("(layer * self.num_blocks + block_id)", "block_id"),
         ("return self.window + self.num_drafts", "return self.window"),
     ),
@@ -97,7 +97,7 @@ KERNELS = [
 
 TABLES = [
     *_of(
-        "kernels/tables.py",
+        "kernels/own/tables.py",
         ("target[row, :nb] = source[slot, :nb]", "target[row, :nb] = source[row, :nb]"),
         ("target[row, :nb] = source[slot, :nb]", "target[row, : nb - 1] = source[slot, : nb - 1]"),
         ("target[num_rows:num_rows_padded] = 0", "pass"),
@@ -106,7 +106,7 @@ TABLES = [
         ("nb = counts[group][slot]", "nb = counts[0][slot]"),
     ),
     *_of(
-        "kernels/update.py",
+        "kernels/own/update.py",
         ("slots.state_idx[slot] = state_idx[i]", "slots.state_idx[slot] = -1"),
         ("slots.num_accepted[slot] = num_accepted[i]", "pass"),
         ("slots.num_computed[slot] = num_computed[i]", "slots.num_computed[slot] = 0"),

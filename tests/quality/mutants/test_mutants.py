@@ -26,9 +26,9 @@ def _module(name: str) -> ModuleType:
 
 score = _module("score")
 HANDFUL = (
-    "kernels/copy.py: begin = source",
-    "kernels/postprocess.py: target = aligned",
-    "kernels/tables.py: nb = counts",
+    "kernels/align/copy.py: begin = source",
+    "kernels/align/postprocess.py: target = aligned",
+    "kernels/own/tables.py: nb = counts",
     "simulator/rank/v2.py: is_spec",
     "simulator/engine/policies.py: return attention",
 )

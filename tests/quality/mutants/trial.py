@@ -13,8 +13,8 @@ import sys
 
 def main() -> None:
     from stalerow.kernels.sets import kernel_set
-    from stalerow.simulator.generate import from_seed
-    from stalerow.simulator.run import run
+    from stalerow.simulator.run.outcome import run
+    from stalerow.simulator.schedule.generate import from_seed
 
     seeds, runner = int(sys.argv[1]), sys.argv[2] if len(sys.argv) > 2 else None
     kernels = kernel_set("reference:req-idx")

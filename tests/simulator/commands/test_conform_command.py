@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from stalerow.simulator.cli import main
+from stalerow.simulator.commands.cli import main
 
 TRACES = Path(__file__).parents[2] / "data" / "traces"
 ONE = TRACES / "v032_09_P1_K4_B8_full_accept.json.gz"

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from stalerow.simulator.cli import main
+from stalerow.simulator.commands.cli import main
 
 TRACES = Path(__file__).parents[2] / "data" / "traces"
 PREEMPT = TRACES / "v032_04_P2_K2_preempt_resume.json.gz"

@@ -12,10 +12,10 @@ from stalerow.simulator.conform.engine import ReleasedEngine, ReleasedEngines, r
 from stalerow.simulator.conform.wire import step_record
 from stalerow.simulator.engine import EngineConfig, EngineCore, GroupConfig
 from stalerow.simulator.errors import UsageError
-from stalerow.simulator.generate import from_seed
-from stalerow.simulator.loop import engine_config
-from stalerow.simulator.run import run
-from stalerow.simulator.schedule import with_profile
+from stalerow.simulator.run.loop import engine_config
+from stalerow.simulator.run.outcome import run
+from stalerow.simulator.schedule.generate import from_seed
+from stalerow.simulator.schedule.values import with_profile
 
 PYTHON = "STALEROW_VLLM_PYTHON"
 KERNELS = kernel_set("reference:req-idx")

@@ -11,9 +11,9 @@ import pytest
 
 from stalerow.kernels.sets import kernel_set
 from stalerow.simulator.conform.to_schedule import read_trace, to_schedule
-from stalerow.simulator.generate import from_seed
 from stalerow.simulator.rank.policy import RankPolicy
-from stalerow.simulator.run import run
+from stalerow.simulator.run.outcome import run
+from stalerow.simulator.schedule.generate import from_seed
 
 TRACE = Path(__file__).parents[2] / "data" / "traces" / "v032_12_P2_K2_realloc_at_M.json.gz"
 KERNELS = kernel_set("reference:req-idx")

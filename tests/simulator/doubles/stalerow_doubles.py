@@ -4,7 +4,7 @@ import os
 import signal
 import time
 
-from stalerow.kernels.align import ReferenceAlign
+from stalerow.kernels.align.kernels import ReferenceAlign
 from stalerow.kernels.sets import kernel_set
 
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from stalerow.kernels.binding import bind
-from stalerow.kernels.device import NumpyBackend
-from stalerow.kernels.layout import GroupSpec, Layout, StateSpec
-from stalerow.kernels.memory import BlockTables, OutOfBounds, Pool, SlotState
-from stalerow.kernels.precopy import precopy
+from stalerow.kernels.align.precopy import precopy
+from stalerow.kernels.base.binding import bind
+from stalerow.kernels.base.device import NumpyBackend
+from stalerow.kernels.base.layout import GroupSpec, Layout, StateSpec
+from stalerow.kernels.base.memory import BlockTables, OutOfBounds, Pool, SlotState
 from stalerow.kernels.sets import kernel_set
 from stalerow.simulator.engine.config import EngineConfig, GroupConfig
 from stalerow.simulator.engine.policies import ChunkPolicy
@@ -20,7 +20,7 @@ from stalerow.simulator.engine.step import NewRequest
 from stalerow.simulator.faults import builtin_faults, resolve
 from stalerow.simulator.faults.launches import narrow_product
 from stalerow.simulator.rank.policy import RankPolicy
-from stalerow.simulator.schedule import Limits, Pipeline, Request, Schedule
+from stalerow.simulator.schedule.values import Limits, Pipeline, Request, Schedule
 
 STATE = StateSpec("temporal", 8)
 

@@ -9,7 +9,7 @@ from stalerow.scenarios import catalogue
 from stalerow.simulator.errors import UsageError
 from stalerow.simulator.faults import resolve
 from stalerow.simulator.faults.programs import DrawnOrder
-from stalerow.simulator.generate import from_seed
+from stalerow.simulator.schedule.generate import from_seed
 
 ORDERED = ("accept-reset-race", "overlap-shift")
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from stalerow.simulator.cli import main
+from stalerow.simulator.commands.cli import main
 
 SMALL = [
     *("serve", "--num-prompts", "8", "--random-input-len", "40", "--random-output-len", "40", "--random-prefix-len"),

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from stalerow.simulator.choosers.latency import EarliestFirst
 from stalerow.simulator.errors import UsageError
+from stalerow.simulator.schedule.choosers.latency import EarliestFirst
 from stalerow.simulator.serve.client import Client
 from stalerow.simulator.serve.costs import Costs, with_changes
 from stalerow.simulator.serve.workload import RandomDataset

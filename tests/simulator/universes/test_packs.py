@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from stalerow.kernels.sets import KernelSet, kernel_set
-from stalerow.simulator.generate import from_seed
-from stalerow.simulator.run import Outcome, run
+from stalerow.simulator.run.outcome import Outcome, run
+from stalerow.simulator.schedule.generate import from_seed
 from stalerow.simulator.universes.execute import Verdict, execute
 from stalerow.simulator.universes.group import CHECKS
 from stalerow.simulator.universes.pack import Pack, pack

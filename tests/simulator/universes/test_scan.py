@@ -7,14 +7,15 @@ from typing import Any
 
 import pytest
 
-from stalerow.simulator import cli, failures
+from stalerow.simulator.campaign import failures
+from stalerow.simulator.campaign.findings import Finding, Tally
+from stalerow.simulator.campaign.fuzz import Campaign, Options
+from stalerow.simulator.campaign.trials import Seed
+from stalerow.simulator.commands import cli
 from stalerow.simulator.errors import UsageError
-from stalerow.simulator.findings import Finding, Tally
-from stalerow.simulator.fuzz import Campaign, Options
 from stalerow.simulator.oracle.ledger import Ledger
-from stalerow.simulator.run import run
-from stalerow.simulator.subject import Subject
-from stalerow.simulator.trials import Seed
+from stalerow.simulator.run.outcome import run
+from stalerow.simulator.run.subject import Subject
 from stalerow.simulator.universes.scan import Record, Scan, Universe
 
 BATCH_ROW = Subject(kernels="reference:batch-row")

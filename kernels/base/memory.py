@@ -1,0 +1,100 @@
+"""The persistent arrays of one rank: the byte pool, the block tables and the per-slot state.
+
+Each is allocated once on a `Backend` and changed only by operators and kernels, in stream order. *Slot* is a
+request's row in the persistent tables, *batch row* its position in one step's batch.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from stalerow.kernels.base.device import Array, Backend, HostArray, as_int64
+from stalerow.kernels.base.layout import Layout
+
+POISON = 0xCB
+"""Byte that fills freed and never written pages."""
+
+NULL_POISON = 0xB0
+"""Byte that fills the null block, so that what comes from it shows."""
+
+
+class OutOfBounds(IndexError):
+    """A reference kernel was told to touch memory outside a table or the pool; nothing was touched.
+
+    `tensor` names the array, (`row`, `column`) the table entry, `block_id` its value, or None where the
+    column itself is outside; `bound` is the number of valid values.
+    """
+
+    def __init__(self, tensor: str, row: int, column: int, block_id: int | None, bound: int) -> None:
+        self.tensor = tensor
+        self.row = row
+        self.column = column
+        self.block_id = block_id
+        self.bound = bound
+        what = "column" if block_id is None else f"block id {block_id}"
+        super().__init__(f"{tensor}[{row}, {column}]: {what} is outside 0..{bound - 1}")
+
+
+class Pool:
+    """All pages of one rank: `array`, uint8 [layout.pool_bytes], at `address`; the null block has its own fill."""
+
+    def __init__(self, layout: Layout, backend: Backend, fill: int = POISON) -> None:
+        self.layout = layout
+        host = np.full(layout.pool_bytes, fill, dtype=np.uint8)
+        if fill == POISON:
+            self.pages(host)[:, 0] = NULL_POISON
+        self.array = backend.from_host(host)
+        self.address = backend.address(self.array)
+
+    def pages(self, host: HostArray) -> HostArray:
+        """`host` (the pool's bytes on the host) as a view, uint8 [layers, num_blocks, page_bytes]."""
+        layout = self.layout
+        return host[layout.base_offset :].reshape(layout.layers, layout.num_blocks, layout.page_bytes)
+
+
+class BlockTables:
+    """Block ids of every group, twice: by slot (`persistent`) and by batch row of the last gather (`gathered`).
+
+    Both are lists of int32 [max_reqs, max_blocks], one per group of the layout; `num_blocks` is int32
+    [num_groups, max_reqs] by slot. `*_ptrs` (int64 [num_groups]) hold the addresses, `row_stride` is in
+    elements and the same for every group.
+    """
+
+    def __init__(self, layout: Layout, max_reqs: int, max_blocks: int, backend: Backend) -> None:
+        groups = range(len(layout.groups))
+        self.max_reqs = max_reqs
+        self.max_blocks = max_blocks
+        self.row_stride = max_blocks
+        self.persistent: list[Array] = [backend.alloc((max_reqs, max_blocks), "int32") for _ in groups]
+        self.gathered: list[Array] = [backend.alloc((max_reqs, max_blocks), "int32") for _ in groups]
+        self.num_blocks = backend.alloc((len(layout.groups), max_reqs), "int32")
+        self.persistent_ptrs = addresses(self.persistent, backend)
+        self.gathered_ptrs = addresses(self.gathered, backend)
+
+
+class SlotState:
+    """What a rank remembers per slot; int32 [max_reqs] unless said otherwise.
+
+    `state_idx` (running column), `num_accepted` (of the last step, at least 1) and its snapshot,
+    `num_computed` (tokens), `src_col` and `src_off` (a step's scratch, from preprocess to precopy),
+    `total_len` (tokens known), `token_ids` int32 [max_reqs, max_model_len], `last_token` int64 [max_reqs].
+    """
+
+    def __init__(self, max_reqs: int, max_model_len: int, backend: Backend) -> None:
+        self.max_reqs = max_reqs
+        self.max_model_len = max_model_len
+        self.state_idx = backend.alloc(max_reqs, "int32")
+        self.num_accepted = backend.alloc(max_reqs, "int32", 1)
+        self.num_accepted_snapshot = backend.alloc(max_reqs, "int32", 1)
+        self.num_computed = backend.alloc(max_reqs, "int32")
+        self.src_col = backend.alloc(max_reqs, "int32", -1)
+        self.src_off = backend.alloc(max_reqs, "int32")
+        self.total_len = backend.alloc(max_reqs, "int32")
+        self.token_ids = backend.alloc((max_reqs, max_model_len), "int32")
+        self.last_token = backend.alloc(max_reqs, "int64")
+
+
+def addresses(arrays: list[Array], backend: Backend) -> Array:
+    """int64 [len(arrays)] on the device: the bit patterns of the arrays' unsigned addresses."""
+    values = [as_int64(backend.address(array)) for array in arrays]
+    return backend.from_host(np.array(values, dtype=np.int64))

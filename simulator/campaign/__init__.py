@@ -1,0 +1,1 @@
+"""Many schedules: seeds over worker processes, failures shrunk, saved and compared."""

@@ -1,0 +1,179 @@
+"""The same schedules through several kernel sets, side by side: one row per setting and kernel set.
+
+Tasks are single runs, spread over worker processes; results come back small and are summed here, so the order in which
+they finish does not matter.
+"""
+
+from __future__ import annotations
+
+import atexit
+import functools
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
+
+import msgspec
+
+from stalerow.simulator.campaign.workers import Workers
+from stalerow.simulator.run.subject import Subject
+from stalerow.simulator.schedule.values import with_profile
+
+if TYPE_CHECKING:
+    from stalerow.simulator.run.loop import EngineFactory
+
+CHUNK = 8
+
+
+class Setting(NamedTuple):
+    """One row of the table. `profile` overrides the schedules' own; `python`, if given, is that of an environment whose
+    vLLM schedules instead of our engine; `faithful` keeps to what the modelled engine may do."""
+
+    kernels: str
+    pp: int
+    runner: str
+    profile: str = ""
+    python: str = ""
+    faithful: bool = False
+    faults: tuple[str, ...] = ()
+
+    @property
+    def engine(self) -> str:
+        return f"{'vllm' if self.python else 'own'} {self.profile}".rstrip()
+
+
+class First(msgspec.Struct, frozen=True):
+    """The violating schedule with the lowest seed."""
+
+    seed: int
+    kind: str
+    rank: int
+    launch: str
+    deferred: bool
+    explanation: str
+
+
+class Row(msgspec.Struct):
+    """Sums over the schedules of one setting; `kinds` counts each schedule's first violation.
+
+    `refused` counts schedules whose memory layout the kernels' own release would not serve; they are not run.
+    """
+
+    kernels: str
+    pp: int
+    runner: str
+    engine: str = "own"
+    faithful: bool = False
+    faults: tuple[str, ...] = ()
+    schedules: int = 0
+    refused: int = 0
+    violating: int = 0
+    kinds: dict[str, int] = {}
+    marks: dict[str, int] = {}
+    ranks: dict[str, int] = {}
+    first: First | None = None
+
+    def add(self, result: Result) -> None:
+        if result.refused:
+            self.refused += 1
+            return
+        self.schedules += 1
+        for name, count in result.marks.items():
+            self.marks[name] = self.marks.get(name, 0) + count
+        if result.first is None:
+            return
+        self.violating += 1
+        kind, rank = result.first.kind, str(result.first.rank)
+        self.kinds[kind] = self.kinds.get(kind, 0) + 1
+        self.ranks[rank] = self.ranks.get(rank, 0) + 1
+        if self.first is None or result.first.seed < self.first.seed:
+            self.first = result.first
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """What one run sends back."""
+
+    setting: Setting
+    seed: int
+    digest: str
+    marks: dict[str, int]
+    first: First | None
+    refused: bool = False
+
+
+def run_seeds(setting: Setting, seeds: Sequence[int], device: str) -> list[Result]:
+    """Run a few seeds in this process. The kernel set is made once per process and name."""
+    return [_run_one(setting, seed, device) for seed in seeds]
+
+
+def _run_one(setting: Setting, seed: int, device: str) -> Result:
+    from stalerow.simulator.faults import resolve
+    from stalerow.simulator.rank.released import RefusedLayout
+    from stalerow.simulator.schedule.generate import from_seed
+
+    schedule = from_seed(seed, setting.pp, setting.runner, setting.faithful)  # type: ignore[arg-type]
+    if setting.profile:
+        schedule = with_profile(schedule, setting.profile)
+    try:
+        outcome = resolve(setting.faults).run(
+            schedule, Subject(kernels=setting.kernels, device=device).load(), engine=_engines(setting.python)
+        )
+    except RefusedLayout:
+        return Result(setting, seed, "", {}, None, refused=True)
+    first = None
+    if outcome.violations:
+        v = outcome.violations[0]
+        first = First(seed, v.kind, v.rank, v.launch, v.deferred, v.explanation)
+    return Result(setting, seed, outcome.digest, outcome.marks, first)
+
+
+@functools.cache
+def _engines(python: str) -> EngineFactory | None:
+    """The installed scheduler, started once per process and ended with it; None for our own engine."""
+    if not python:
+        return None
+    from stalerow.simulator.conform.engine import ReleasedEngines
+
+    engines = ReleasedEngines(python)
+    atexit.register(engines.close)
+    return engines.__enter__()
+
+
+def results(
+    settings: Sequence[Setting], seeds: Sequence[int], device: str = "auto", jobs: int = 1
+) -> Iterator[Result]:
+    """Results of every setting and seed, in the order in which they finish."""
+    tasks = [
+        (setting, seeds[i : i + CHUNK]) for i in range(0, len(seeds), CHUNK) for setting in settings
+    ]
+    tasks = [(s, part) for s, chunk in tasks for part in _split(s, chunk)]
+    if jobs == 1:
+        for setting, part in tasks:
+            yield from run_seeds(setting, part, device)
+        return
+    with Workers(jobs, _run_task) as workers:
+        for done in workers.map((setting, tuple(part), device) for setting, part in tasks):
+            setting, part, _ = done.task
+            if done.died:
+                yield from (_death(setting, seed, done.died) for seed in part)
+            elif done.error is not None:
+                raise done.error
+            else:
+                yield from done.value
+
+
+def _run_task(task: tuple[Setting, Sequence[int], str]) -> list[Result]:
+    return run_seeds(*task)
+
+
+def _death(setting: Setting, seed: int, how: str) -> Result:
+    """A process that dies of a wild copy is a finding."""
+    text = f"the worker process died ({how}) while it ran seeds with {setting.kernels}, most likely of a wild copy"
+    return Result(setting, seed, "", {}, First(seed, "out of bounds", -1, "process", False, text))
+
+
+def _split(setting: Setting, chunk: Sequence[int]) -> list[Sequence[int]]:
+    """Interpreted runs are slow enough to be tasks of their own."""
+    if setting.kernels.startswith("reference:"):
+        return [chunk]
+    return [chunk[i : i + 1] for i in range(len(chunk))]

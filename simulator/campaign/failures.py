@@ -1,0 +1,163 @@
+"""The file of a saved failure: the schedule, what ran it, how it failed and with which versions.
+
+`fuzz` and the pytest plugin write it (a crash leaves the old file or the new one); `replay` reads it. A file that an
+older or newer release wrote is read field by field: what fits is used, what does not is named.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from stalerow.simulator.campaign.salvage import salvage
+from stalerow.simulator.campaign.workers import alive
+from stalerow.simulator.errors import UsageError
+from stalerow.simulator.oracle.violations import Violation
+from stalerow.simulator.run.subject import Subject
+from stalerow.simulator.schedule.values import Schedule, validate, write_beside
+
+FORMAT = 1
+FOLDER = Path(".stalerow") / "failures"
+CRASH = "crash"
+
+
+class Origin(msgspec.Struct, frozen=True, kw_only=True):
+    """The run in which the failure was found, before shrinking. `command` runs it again."""
+
+    seed: int | None = None
+    command: str = ""
+    kind: str = ""
+    launch: str = ""
+    digest: str = ""
+    requests: int = 0
+    decisions: int = 0
+
+
+class Failure(msgspec.Struct, frozen=True, kw_only=True):
+    """A saved failure. `violation` is the first of the run and `digest` the run's; both are None for a crash."""
+
+    failure_format: int = FORMAT
+    kind: str
+    subject: Subject
+    violation: Violation | None = None
+    digest: str | None = None
+    shrunk: bool = False
+    note: str = ""
+    origin: Origin = Origin()
+    versions: dict[str, str] = msgspec.field(default_factory=dict)
+    schedule: Schedule
+
+    @property
+    def signature(self) -> tuple[str, str]:
+        """Kind and launch: failures with the same signature are one finding."""
+        return self.kind, self.violation.launch if self.violation else ""
+
+
+class Loaded(msgspec.Struct, frozen=True):
+    """A failure as read from `path`. `problems` says, one sentence each, what no longer fits and what was done."""
+
+    path: Path
+    failure: Failure
+    problems: tuple[str, ...] = ()
+
+
+def versions() -> dict[str, str]:
+    """What the digest and the shrinking may depend on."""
+    from importlib.metadata import PackageNotFoundError, version
+
+    found = {"python": platform.python_version()}
+    for package in ("stalerow", "numpy", "triton", "torch", "hypothesis"):
+        try:
+            found[package] = version(package)
+        except PackageNotFoundError:
+            continue
+    return found
+
+
+def to_json(failure: Failure) -> bytes:
+    return msgspec.json.format(msgspec.json.encode(failure), indent=2) + b"\n"
+
+
+def name(failure: Failure, prefix: str = "") -> str:
+    """The file's name: equal for equal failures, so that saving twice leaves one file."""
+    kind, launch = failure.signature
+    seed = failure.origin.seed
+    if prefix:
+        where = prefix
+    else:
+        where = "drawn" if seed is None else f"seed{seed}"
+    parts = [kind, launch, failure.subject.kernels, *failure.subject.faults, where]
+    return "-".join(_slug(part) for part in parts if part) + ".json"
+
+
+def save(failure: Failure, folder: str | os.PathLike[str] = FOLDER, prefix: str = "") -> Path:
+    """Write the failure beside whatever was there, then over it. Returns the path."""
+    path = Path(folder) / name(failure, prefix)
+    write_beside(path, to_json(failure))
+    return path
+
+
+def sweep(folder: str | os.PathLike[str] = FOLDER) -> None:
+    """Remove the half-written files of processes that were killed."""
+    for path in Path(folder).glob(".*.tmp"):
+        pid = re.search(r"\.(\d+)\.tmp$", path.name)
+        if pid and not alive(int(pid[1])):
+            path.unlink(missing_ok=True)
+
+
+def load(path: str | os.PathLike[str]) -> Loaded:
+    """Read a saved failure. Raises `UsageError` where not even the schedule can be made out."""
+    path = Path(path)
+    try:
+        data = msgspec.json.decode(path.read_bytes())
+    except OSError as error:
+        raise UsageError(f"{path}: cannot be read ({error.strerror}): give a seed or a file") from None
+    except msgspec.DecodeError as error:
+        raise UsageError(f"{path}: not valid JSON: {error}") from None
+    if not isinstance(data, dict) or "schedule" not in data:
+        raise UsageError(f"{path}: not a saved failure: it has no 'schedule'")
+    problems: list[str] = []
+    _check_formats(data, problems)
+    failure = salvage(data, Failure, "", problems, str(path))
+    try:
+        validate(failure.schedule)
+    except UsageError as error:
+        raise UsageError(f"{path}: {'; '.join([*problems, str(error)])}") from None
+    return Loaded(path, failure, tuple(problems))
+
+
+def is_failure(path: str | os.PathLike[str]) -> bool:
+    """Whether a file is a saved failure and not a bare schedule."""
+    try:
+        data = msgspec.json.decode(Path(path).read_bytes())
+    except (OSError, msgspec.DecodeError):
+        return False
+    return isinstance(data, dict) and "schedule" in data
+
+
+def saved(folder: str | os.PathLike[str] = FOLDER) -> Sequence[Path]:
+    """The files of saved failures, by name."""
+    return sorted(Path(folder).glob("*.json"))
+
+
+def _check_formats(data: dict[str, Any], problems: list[str]) -> None:
+    found = data.get("failure_format", 0)
+    if found != FORMAT:
+        problems.append(f"failure_format is {found}, this release writes {FORMAT}: read field by field")
+        data["failure_format"] = FORMAT
+    schedule = data["schedule"]
+    known = Schedule.__struct_fields__.index("format")
+    expected = Schedule.__struct_defaults__[known]
+    if isinstance(schedule, dict) and schedule.get("format", expected) != expected:
+        problems.append(f"schedule.format is {schedule['format']}, this release reads {expected}: read field by field")
+        data["schedule"] = schedule | {"format": expected}
+
+
+def _slug(text: str) -> str:
+    return re.sub(r"[^A-Za-z0-9.]+", "_", text).strip("_")

@@ -1,0 +1,135 @@
+"""What a campaign has found: saved failures made from workers' results, and the sums so far."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from stalerow.simulator.campaign import failures
+from stalerow.simulator.campaign.failures import Failure, Origin
+from stalerow.simulator.campaign.trials import Reduced, Seed, Seen, Trial
+from stalerow.simulator.oracle.violations import MARKS, Violation
+from stalerow.simulator.run.subject import Subject
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """A failure that has been saved at `path`; `runs` candidates were run to shrink it."""
+
+    failure: Failure
+    path: Path
+    drawing: str = ""
+    runs: int = 0
+
+
+@dataclass(slots=True)
+class Tally:
+    """Sums so far. `kinds` counts schedules by the kind of their first violation, `marks` schedules that had one.
+
+    `scouted` counts trials of the kernels' NumPy twin, which are not in `schedules`.
+    """
+
+    schedules: int = 0
+    scouted: int = 0
+    kinds: Counter[str] = field(default_factory=Counter)
+    marks: Counter[str] = field(default_factory=Counter)
+    findings: list[Finding] = field(default_factory=list)
+    breaches: list[Finding] = field(default_factory=list)
+    interrupted: bool = False
+    began: float = field(default_factory=time.monotonic)
+
+    def count(self, marks: Iterable[str], kind: str | None) -> None:
+        self.schedules += 1
+        self.marks.update(marks)
+        if kind is not None:
+            self.kinds[kind] += 1
+
+    @property
+    def missed(self) -> list[str]:
+        return [m for m in MARKS if m not in self.marks]
+
+    @property
+    def seconds(self) -> float:
+        return time.monotonic() - self.began
+
+    def exit_code(self, require_marks: bool = False) -> int:
+        if self.interrupted:
+            return 130
+        if self.breaches:
+            return 3
+        return 1 if self.findings or (require_marks and self.missed) else 0
+
+
+def unshrunk(seen: Seen, subject: Subject, note: str) -> Failure:
+    """The failure as the seed showed it."""
+    violation = seen.violation
+    assert violation is not None
+    return Failure(
+        kind=violation.kind,
+        subject=subject,
+        violation=violation,
+        digest=seen.digests[0],
+        note=note,
+        origin=_origin(seen, subject),
+        versions=failures.versions(),
+        schedule=seen.seed.schedule(),
+    )
+
+
+def shrunk(seen: Seen, subject: Subject, reduced: Reduced) -> Failure:
+    """The failure after shrinking."""
+    return Failure(
+        kind=reduced.violation.kind,
+        subject=subject,
+        violation=reduced.violation,
+        digest=reduced.digest,
+        shrunk=True,
+        origin=_origin(seen, subject),
+        versions=failures.versions(),
+        schedule=reduced.schedule,
+    )
+
+
+def crash(trial: Trial, how: str) -> Failure:
+    """A seed whose run killed its process."""
+    return Failure(
+        kind=failures.CRASH,
+        subject=trial.subject,
+        note=f"the worker process was {how}" if how.startswith("killed") else f"the worker process {how}",
+        origin=_bare_origin(trial.seed, trial.subject, failures.CRASH),
+        versions=failures.versions(),
+        schedule=trial.seed.schedule(),
+    )
+
+
+def breach(seed: Seed, subject: Subject, violation: Violation | None, note: str, kind: str) -> Failure:
+    """A seed whose runs differ from each other, or on which the simulator contradicts itself."""
+    return Failure(
+        kind=kind,
+        subject=subject,
+        violation=violation,
+        note=note,
+        origin=_bare_origin(seed, subject, kind),
+        versions=failures.versions(),
+        schedule=seed.schedule(),
+    )
+
+
+def _bare_origin(seed: Seed, subject: Subject, kind: str) -> Origin:
+    return Origin(seed=seed.number, command=seed.command(subject), kind=kind)
+
+
+def _origin(seen: Seen, subject: Subject) -> Origin:
+    violation = seen.violation
+    return Origin(
+        seed=seen.seed.number,
+        command=seen.seed.command(subject),
+        kind=violation.kind if violation else "",
+        launch=violation.launch if violation else "",
+        digest=seen.digests[0],
+        requests=seen.requests,
+        decisions=seen.decisions,
+    )

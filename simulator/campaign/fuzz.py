@@ -1,0 +1,323 @@
+"""A campaign: seeds in order over worker processes, the first failure of each kind shrunk, drawn and saved.
+
+Results are taken in the order of seeds whatever order workers finish in, so a campaign finds the same failure with any
+number of jobs. Triton kernels under the interpreter are a hundred times slower than their NumPy twin: the twin scouts
+ahead and shrinks, and what it finds counts once the kernels in question have confirmed it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import time
+from collections import deque
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+
+from stalerow.simulator.campaign import failures, findings
+from stalerow.simulator.campaign.failures import Failure
+from stalerow.simulator.campaign.findings import Finding, Tally
+from stalerow.simulator.campaign.stream import TrialStream
+from stalerow.simulator.campaign.trials import Reduced, Reduction, Seed, Seen, Trial, do
+from stalerow.simulator.campaign.workers import TICK_S, Done, Workers, abandoned
+from stalerow.simulator.errors import UsageError
+from stalerow.simulator.oracle.violations import Violation
+from stalerow.simulator.run.subject import Subject
+from stalerow.simulator.schedule.generate import Runner
+
+if TYPE_CHECKING:
+    from stalerow.simulator.universes.scan import Universe
+
+SCOUTS_AHEAD = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What to fuzz and how long. `shard` is (i, n): every n-th seed beginning with the i-th, i from 1.
+
+    `universes`: schedules that run side by side in a pack, of `families` memory layouts in turn.
+    """
+
+    subject: Subject
+    start: int = 0
+    runs: int | None = None
+    seconds: float | None = None
+    jobs: int = 1
+    shard: tuple[int, int] = (1, 1)
+    keep_going: bool = False
+    pp: int | None = None
+    runner: Runner | None = None
+    faithful: bool = False
+    folder: Path = failures.FOLDER
+    universes: int | None = None
+    families: int = 1
+
+    def seeds(self) -> Iterator[Seed]:
+        i, n = self.shard
+        stop = None if self.runs is None else self.start + self.runs
+        numbers = itertools.count(self.start + i - 1, n)
+        if stop is not None:
+            numbers = itertools.takewhile(lambda s: s < stop, numbers)  # type: ignore[assignment]
+        return (Seed(s, self.pp, self.runner, self.faithful) for s in numbers)
+
+
+class Listener(Protocol):
+    """Who is told as things happen."""
+
+    def tick(self, tally: Tally, doing: Sequence[str]) -> None: ...
+    def finding(self, finding: Finding) -> None: ...
+    def breach(self, finding: Finding) -> None: ...
+    def note(self, text: str) -> None: ...
+
+
+class Campaign:
+    """Runs `options` and tells `listener`; `tally` is right at every moment."""
+
+    def __init__(self, options: Options, listener: Listener) -> None:
+        self.options, self.listener, self.tally = options, listener, Tally()
+        self.subject, self.twin = options.subject, options.subject.twin()
+        self._flagged: dict[int, Universe] = {}
+        self._explained: set[str] = set()
+        self._begin(options.seeds(), options.seeds())
+        self._known: set[tuple[str, str]] = set()
+        self._reducing: dict[int, Reduction] = {}
+        self._queued: deque[Reduction] = deque()
+        self._scouted: dict[int, Seen] = {}
+        self._over = False
+
+    def _begin(self, seeds: Iterator[Seed], scouted: Iterator[Seed]) -> None:
+        self._real = TrialStream(self.subject, seeds, again=self.twin is None)
+        self._scouts = None if self.twin is None else TrialStream(self.twin, scouted, again=False)
+
+    def run(self) -> Tally:
+        """Until the seeds or the time are used up, or the first finding unless told to keep going, or Ctrl-C."""
+        failures.sweep(self.options.folder)
+        if self.options.universes and not self._scan(self.options.universes):
+            return self.tally
+        notes = self.options.folder.parent / "running"
+        for path, text in abandoned(notes):
+            self.listener.note(f"an earlier campaign was killed while at: {text.strip()}")
+            path.unlink(missing_ok=True)
+        try:
+            with Workers(self.options.jobs, do, notes) as workers:
+                self._loop(workers)
+                if not self._over:
+                    self._explain_refusals()
+        except KeyboardInterrupt:
+            self.tally.interrupted = True
+            self._save_unfinished()
+        return self.tally
+
+    def _scan(self, lanes: int) -> bool:
+        """Run packs first, so that only what they flag is left to run alone; whether there is any."""
+        from stalerow.simulator.universes.scan import Scan
+
+        options = self.options
+        scan = Scan(
+            self.subject,
+            options.seeds(),
+            lanes,
+            options.families,
+            options.jobs,
+            options.seconds,
+            options.keep_going,
+        )
+        flagged = scan.run(self.tally, lambda: self.listener.tick(self.tally, ()))
+        self.listener.note(f"{len(flagged)} of {scan.scanned} schedules flagged in packs of {lanes}")
+        if not scan.scanned:
+            self.listener.note("no pack ended in time: give more time, or fewer universes")
+        for universe in scan.unlike:
+            self._breach(universe.seed, self.subject, None, (), universe.unlike)
+        self._flagged = {universe.seed.number: universe for universe in flagged}
+        seeds = [universe.seed for universe in flagged]
+        self._begin(iter(seeds), iter(seeds))
+        self.options = dataclasses.replace(options, seconds=None)
+        return bool(seeds) and not (self._over or self.tally.interrupted)
+
+    def _loop(self, workers: Workers) -> None:
+        while not self._over:
+            while workers.idle and (task := self._next()) is not None:
+                ticket = workers.submit(task)
+                if isinstance(task, Reduction):
+                    self._reducing[ticket] = task
+                else:
+                    self._stream(task).gave(ticket)
+            if not workers.running or (self._late() and not self._reducing):
+                return
+            for done in workers.wait(TICK_S):
+                self._take(done)
+            self.listener.tick(self.tally, [str(r) for r in self._reducing.values()])
+
+    def _next(self) -> Trial | Reduction | None:
+        if self._queued:
+            return self._queued.popleft()
+        settled = self._reducing and not self.options.keep_going
+        if settled or self._late():
+            return None
+        scouts = self._scouts
+        if scouts and not scouts.exhausted and scouts.given < self._real.given + SCOUTS_AHEAD:
+            task = scouts.next()
+            if task is not None:
+                return task
+        return self._real.next()
+
+    def _late(self) -> bool:
+        limit = self.options.seconds
+        return limit is not None and time.monotonic() - self.tally.began >= limit
+
+    def _stream(self, task: Trial) -> TrialStream:
+        return self._real if task.subject == self.subject else self._scouts or self._real
+
+    def _take(self, done: Done) -> None:
+        if isinstance(done.task, Reduction):
+            self._reducing.pop(done.ticket)
+            self._reduced(done)
+            return
+        for turn in self._stream(done.task).took(done):
+            self._tried(turn)
+
+    def _tried(self, done: Done) -> None:
+        """A seed's result, in the order of seeds."""
+        trial: Trial = done.task
+        universe = self._flagged.get(trial.seed.number)
+        if universe and (done.died or done.error or done.value.violation or done.value.differs):
+            self._explained.add(universe.refused)
+        if done.died:
+            return self._died(trial, done.died)
+        if done.error is not None:
+            return self._raised(trial.seed, trial.subject, done)
+        seen: Seen = done.value
+        self._count(trial, seen)
+        if seen.differs:
+            return self._breach(trial.seed, trial.subject, seen.violation, seen.digests)
+        if trial.subject == self.subject and self._unlike_its_pack(seen):
+            return None
+        if trial.subject == self.subject and self._disagrees(seen):
+            return None
+        if seen.violation is not None:
+            self._failed(trial, seen)
+        return None
+
+    def _count(self, trial: Trial, seen: Seen) -> None:
+        if trial.subject != self.subject:
+            self.tally.scouted += 1
+            self._scouted[seen.seed.number] = seen
+            return
+        self.tally.count(seen.marks, seen.violation.kind if seen.violation else None)
+
+    def _unlike_its_pack(self, seen: Seen) -> bool:
+        """Whether a schedule that a pack flagged shows nothing alone, or other memory."""
+        universe = self._flagged.get(seen.seed.number)
+        if universe is None or universe.refused:
+            return False
+        exact = seen.bounded and not self.subject.on_gpu()
+        unlike = universe.differs(seen.memory, seen.violation is not None, exact)
+        if unlike:
+            self._breach(seen.seed, self.subject, seen.violation, (), unlike)
+        return bool(unlike)
+
+    def _explain_refusals(self) -> None:
+        """A pack that was refused though each of its schedules is clean alone must not pass for clean."""
+        refused = {u.refused: u.seed for u in reversed(self._flagged.values()) if u.refused}
+        for text, seed in refused.items():
+            if text not in self._explained:
+                note = f"{text}, and none of them fails alone"
+                self._breach(seed, self.subject, None, (), note, "internal error")
+
+    def _disagrees(self, seen: Seen) -> bool:
+        """Whether the twin, which specifies the kernels, came to another result where both stay in bounds."""
+        scout = self._scouted.pop(seen.seed.number, None)
+        if scout is None or not (scout.bounded and seen.bounded) or scout.digests[0] == seen.digests[0]:
+            return False
+        if seen.violation is not None and scout.violation is None:
+            return False
+        digests = (seen.digests[0], scout.digests[0])
+        self._breach(seen.seed, self.subject, seen.violation, digests, f"{self.twin} and {self.subject} disagree")
+        return True
+
+    def _failed(self, trial: Trial, seen: Seen) -> None:
+        assert seen.violation is not None
+        key = (seen.violation.kind, seen.violation.launch)
+        stopping = not self.options.keep_going and (self._reducing or self._queued)
+        if key in self._known or stopping:
+            return
+        self._known.add(key)
+        reduction = Reduction(seen, self.subject, trial.subject)
+        if trial.subject == self.subject:
+            # Saved at once, unshrunk; shrinking overwrites the file.
+            self._save(findings.unshrunk(seen, trial.subject, "not shrunk yet"))
+        self._queued.append(reduction)
+
+    def _reduced(self, done: Done) -> None:
+        reduction: Reduction = done.task
+        seen, violation = reduction.seen, reduction.seen.violation
+        assert violation is not None
+        if done.died or done.error is not None:
+            why = done.died or str(done.error)
+            self._found(findings.unshrunk(seen, reduction.finder, f"shrinking ended early: {why}"))
+            return
+        reduced: Reduced = done.value
+        if reduced.differing:
+            self._breach(seen.seed, reduction.subject, violation, reduced.differing)
+            return
+        if not reduced.confirmed:
+            self._known.discard((violation.kind, violation.launch))
+            self.listener.note(
+                f"seed {seen.seed.number}: {reduction.finder} fails ({violation.kind}) where {self.subject} does not"
+            )
+            return
+        if reduction.finder != self.subject:
+            # The confirming run is the first of these kernels that failed.
+            self.tally.count(reduced.marks, reduced.violation.kind)
+        failure = findings.shrunk(seen, reduction.subject, reduced)
+        self._found(failure, reduced.drawing, reduced.runs)
+
+    def _found(self, failure: Failure, drawing: str = "", runs: int = 0) -> None:
+        finding = Finding(failure, self._save(failure), drawing, runs)
+        self.tally.findings.append(finding)
+        self._over = not self.options.keep_going
+        self.listener.finding(finding)
+
+    def _died(self, trial: Trial, how: str) -> None:
+        """A seed that killed its worker is a finding of its own kind; it is not shrunk."""
+        key = (failures.CRASH, how)
+        self.tally.count((), failures.CRASH)
+        if key in self._known:
+            return
+        self._known.add(key)
+        self._found(findings.crash(trial, how))
+
+    def _raised(self, seed: Seed, subject: Subject, done: Done) -> None:
+        if isinstance(done.error, UsageError):
+            raise done.error
+        self._breach(seed, subject, None, (), f"{done.error}\n{done.trace}", "internal error")
+
+    def _breach(
+        self,
+        seed: Seed,
+        subject: Subject,
+        violation: Violation | None,
+        digests: Sequence[str],
+        note: str = "",
+        kind: str = "determinism breach",
+    ) -> None:
+        if (kind, "") in self._known:
+            return
+        self._known.add((kind, ""))
+        note = note or f"runs of one schedule gave digests {', '.join(digests)}"
+        failure = findings.breach(seed, subject, violation, note, kind)
+        finding = Finding(failure, self._save(failure))
+        self.tally.breaches.append(finding)
+        self._over = not self.options.keep_going
+        self.listener.breach(finding)
+
+    def _save(self, failure: Failure) -> Path:
+        return failures.save(failure, self.options.folder)
+
+    def _save_unfinished(self) -> None:
+        for reduction in [*self._reducing.values(), *self._queued]:
+            failure = findings.unshrunk(reduction.seen, reduction.finder, "interrupted before it was shrunk")
+            path = self._save(failure)
+            self.listener.note(f"interrupted while shrinking; saved as found: {path}")

@@ -1,0 +1,252 @@
+"""A failing schedule to the smallest one that still fails in the same way.
+
+Two passes, both over re-run candidates only: Hypothesis shrinks the generator's picks, starting from those that the
+seed made; then small edits that the generator does not offer (fewer ranks, plainer limits) are tried on the schedule.
+"The same way" is the first violation's kind, launch and lateness: what comes after it is its consequence.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from stalerow.simulator.errors import InternalError, UsageError
+from stalerow.simulator.oracle.violations import Violation
+from stalerow.simulator.run.subject import Subject
+from stalerow.simulator.schedule.choosers.family import seeded
+from stalerow.simulator.schedule.choosers.recorded import RecordedChooser
+from stalerow.simulator.schedule.choosers.recording import RecordingChooser
+from stalerow.simulator.schedule.edits import edits
+from stalerow.simulator.schedule.faithful import as_faithful
+from stalerow.simulator.schedule.generate import HOLDS, PP_SIZES, Runner, generate
+from stalerow.simulator.schedule.values import Schedule, to_json
+
+BUDGET = 400
+"""Candidate runs of Hypothesis in one shrinking; the edits after it have half as many of their own. Bounded by count
+and not by time, so that a result is the same on any machine."""
+
+Signature = tuple[str, str, bool]
+Prepare = Callable[[Schedule], Schedule]
+
+
+def signature(violation: Violation) -> Signature:
+    """What shrinking keeps."""
+    return violation.kind, violation.launch, violation.deferred
+
+
+@dataclass(frozen=True, slots=True)
+class Shrunk:
+    """The smallest schedule found and how many candidates were run for it."""
+
+    schedule: Schedule
+    runs: int
+
+
+class _Decided(Exception):
+    """Raised out of a run once it is known whether the candidate will do."""
+
+    def __init__(self, same: bool) -> None:
+        self.same = same
+
+
+class Candidates:
+    """Answers whether a candidate fails in the same way; equal candidates run once, and no run longer than it must."""
+
+    def __init__(self, subject: Subject, wanted: Signature, budget: int, prepare: Prepare) -> None:
+        self._subject, self._wanted, self._budget, self.prepare = subject, wanted, budget, prepare
+        self._known: dict[bytes, bool] = {}
+        self._shortest: int | None = None
+        self.runs = 0
+
+    @property
+    def spent(self) -> bool:
+        return self.runs >= self._budget
+
+    def allow(self, more: int) -> None:
+        """Give what comes next runs of its own, however many have been used."""
+        self._budget = self.runs + more
+
+    def fails(self, schedule: Schedule) -> bool:
+        """Whether the schedule, prepared as the campaign's schedules are, fails in the wanted way."""
+        schedule = self.prepare(schedule)
+        key = to_json(schedule)
+        if key not in self._known:
+            if self.spent:
+                return False
+            self.runs += 1
+            self._known[key] = self._run(schedule)
+        return self._known[key]
+
+    def _run(self, schedule: Schedule) -> bool:
+        events = 0
+        # A candidate that takes much longer to fail than the best so far is not simpler, whatever it saved elsewhere.
+        limit = None if self._shortest is None else self._shortest + self._shortest // 4 + 20
+
+        def watch(simulation: Any, actor: str, done: Any) -> None:
+            nonlocal events
+            events += 1
+            if simulation.found:
+                raise _Decided(signature(simulation.found[0]) == self._wanted)
+            if limit is not None and events > limit:
+                raise _Decided(False)
+
+        try:
+            outcome = self._subject.run(schedule, observer=watch)
+        except _Decided as decided:
+            same = decided.same
+        except (UsageError, InternalError):
+            same = False
+        else:
+            same = bool(outcome.violations) and signature(outcome.violations[0]) == self._wanted
+        if same:
+            self._shortest = min(events, self._shortest or events)
+        return same
+
+
+def shrink(
+    subject: Subject,
+    schedule: Schedule,
+    wanted: Signature,
+    pp: int | None = None,
+    runner: Runner | None = None,
+    budget: int = BUDGET,
+    faithful: bool = False,
+) -> Shrunk:
+    """Shrink a failing schedule. A schedule that a seed made goes through Hypothesis; any other only through edits.
+
+    `faithful` keeps every candidate to what the modelled engine may do.
+    """
+    prepare: Prepare = _as_it_is
+    if faithful:
+        prepare = functools.partial(as_faithful, keep_runner=runner is not None)
+    candidates = Candidates(subject, wanted, budget, prepare)
+    best = schedule
+    if schedule.seed is not None:
+        best = prepare(_by_hypothesis(candidates, schedule, pp, runner) or schedule)
+        candidates.allow(budget // 2)
+    best = _without_seed(best)
+    tried = {to_json(best)}
+    while (smaller := _first(candidates, _new(prepare, edits(best), tried))) is not None:
+        best = smaller
+    return Shrunk(best, candidates.runs)
+
+
+def _as_it_is(schedule: Schedule) -> Schedule:
+    return schedule
+
+
+def _new(prepare: Prepare, schedules: Iterable[Schedule], tried: set[bytes]) -> Iterator[Schedule]:
+    """Prepared candidates, each at most once: preparing may undo what an edit took away."""
+    for schedule in schedules:
+        made = prepare(schedule)
+        key = to_json(made)
+        if key not in tried:
+            tried.add(key)
+            yield made
+
+
+def _by_hypothesis(
+    candidates: Candidates, schedule: Schedule, pp: int | None, runner: Runner | None
+) -> Schedule | None:
+    """The smallest failing schedule that Hypothesis comes to from the seed's own; None if it cannot start from that."""
+    from hypothesis import HealthCheck, Phase, given, seed, settings
+
+    from stalerow.simulator.schedule.choosers.known import KnownFailure
+    from stalerow.simulator.schedule.strategies import schedules
+
+    start, pp = _recorded(schedule, pp, runner)
+    start = _without_parts(candidates, start, pp, runner)
+    best: Schedule | None = None
+
+    @settings(
+        # Hypothesis starts from the failures in its database: that is how one of ours is handed to it.
+        database=KnownFailure([pick.choice for pick in start.picks]),
+        phases=(Phase.reuse, Phase.generate, Phase.shrink),
+        max_examples=1,
+        deadline=None,
+        report_multiple_bugs=False,
+        print_blob=False,
+        suppress_health_check=list(HealthCheck),
+    )
+    @seed(0)
+    @given(schedules(pp=pp, runner=runner))
+    def search(candidate: Schedule) -> None:
+        nonlocal best
+        if candidates.fails(candidate):
+            best = candidate
+            raise _Found
+
+    try:
+        search()
+    except _Found:
+        return best
+    return None
+
+
+class _Found(Exception):
+    """Tells Hypothesis that a candidate fails."""
+
+
+def _recorded(
+    schedule: Schedule, pp: int | None, runner: Runner | None
+) -> tuple[RecordingChooser, int | None]:
+    """The picks that make the seed's schedule, and what is left of `pp`: a size on offer becomes a pick."""
+    assert schedule.seed is not None
+    family = None if schedule.family is msgspec.UNSET else schedule.family
+    recording = RecordingChooser(seeded(schedule.seed, family))
+    made = generate(recording, pp, runner)
+    if pp in PP_SIZES:
+        size = PP_SIZES.index(pp)
+        choices = [size if p.label == "pp" else p.choice for p in recording.picks]
+        as_pick = RecordingChooser(RecordedChooser(choices))
+        if generate(as_pick, None, runner) == made:
+            return as_pick, None
+    return recording, pp
+
+
+def _without_parts(
+    candidates: Candidates, start: RecordingChooser, pp: int | None, runner: Runner | None
+) -> RecordingChooser:
+    """Leave out requests and holds first: Hypothesis would rather keep many small ones than few."""
+    position = len(start.parts)
+    while position:
+        position -= 1
+        less = RecordingChooser(RecordedChooser(_leaving_out(start, position)))
+        if candidates.fails(generate(less, pp, runner)):
+            start, position = less, len(less.parts)
+    return start
+
+
+def _leaving_out(recording: RecordingChooser, part: int) -> list[int]:
+    """The choices without one part, and the count that governs it lowered by one."""
+    begin, end = recording.parts[part]
+    labels = [p.label for p in recording.picks]
+    choices = [p.choice for p in recording.picks]
+    if labels[begin].startswith("hold"):
+        at = labels.index("holds")
+        choices[at] = HOLDS.index(max(HOLDS[choices[at]] - 1, 0))
+    else:
+        at = labels.index("requests")
+        choices[at] -= 1
+    return choices[:begin] + choices[end:]
+
+
+def _without_seed(schedule: Schedule) -> Schedule:
+    return msgspec.structs.replace(schedule, seed=None, family=msgspec.UNSET)
+
+
+def _first(candidates: Candidates, options: Iterable[Schedule]) -> Schedule | None:
+    for option in options:
+        if candidates.spent:
+            return None
+        if candidates.fails(option):
+            return option
+    return None
+
+
+def first_signature(violations: Sequence[Violation]) -> Signature | None:
+    return signature(violations[0]) if violations else None

@@ -1,0 +1,41 @@
+"""Trials of one subject, given out and taken back in the order of seeds."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+
+from stalerow.simulator.campaign.trials import Seed, Trial
+from stalerow.simulator.campaign.workers import Done
+from stalerow.simulator.run.subject import Subject
+
+RUN_AGAIN_EVERY = 16
+
+
+class TrialStream:
+    """The trials of one subject, given out and taken back in the order of seeds."""
+
+    def __init__(self, subject: Subject, seeds: Iterator[Seed], again: bool) -> None:
+        self.subject, self._seeds, self._again = subject, seeds, again
+        self._order: deque[int] = deque()
+        self._ended: dict[int, Done] = {}
+        self.given = 0
+        self.exhausted = False
+
+    def next(self) -> Trial | None:
+        seed = next(self._seeds, None)
+        if seed is None:
+            self.exhausted = True
+            return None
+        again = self._again and self.given % RUN_AGAIN_EVERY == 0
+        self.given += 1
+        return Trial(seed, self.subject, 2 if again else 1)
+
+    def gave(self, ticket: int) -> None:
+        self._order.append(ticket)
+
+    def took(self, done: Done) -> Iterator[Done]:
+        """Keep a result; yields those whose turn it is."""
+        self._ended[done.ticket] = done
+        while self._order and self._order[0] in self._ended:
+            yield self._ended.pop(self._order.popleft())

@@ -1,0 +1,165 @@
+"""What a fuzzing worker does: try a seed, or reduce a failing one. Tasks go in, small picklable results come out.
+
+`Trial` runs one seed's schedule. `Reduction` shrinks a failure, confirms the result with the kernels in question,
+checks that two runs agree byte for byte, and draws it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from stalerow.simulator.draw.picture import picture
+from stalerow.simulator.oracle.violations import Violation
+from stalerow.simulator.run.subject import Subject
+from stalerow.simulator.schedule.generate import Runner, from_seed
+from stalerow.simulator.schedule.values import Schedule
+
+if TYPE_CHECKING:
+    from stalerow.simulator.run.outcome import Outcome
+
+BUDGET_WITHOUT_TWIN = 250
+
+
+@dataclass(frozen=True, slots=True)
+class Seed:
+    """A seed and what overrides its choices."""
+
+    number: int
+    pp: int | None = None
+    runner: Runner | None = None
+    faithful: bool = False
+    family: int | None = None
+
+    def schedule(self) -> Schedule:
+        return from_seed(self.number, self.pp, self.runner, self.faithful, self.family)
+
+    def command(self, subject: Subject) -> str:
+        """The command that runs this seed again."""
+        pp = f" --pp {self.pp}" if self.pp else ""
+        runner = f" --runner {self.runner}" if self.runner else ""
+        faithful = " --only-faithful" if self.faithful else ""
+        family = "" if self.family is None else f" --family {self.family}"
+        return f"stalerow replay {self.number} {subject.options()}{family}{pp}{runner}{faithful}"
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What one trial showed. `digests` are of as many runs as there were; `bounded`: nothing was out of bounds.
+
+    memory: as in `run.Outcome`, of the first run.
+    """
+
+    seed: Seed
+    violation: Violation | None
+    digests: tuple[str, ...]
+    marks: tuple[str, ...]
+    bounded: bool
+    requests: int
+    decisions: int
+    memory: str = ""
+
+    @property
+    def differs(self) -> bool:
+        return len(set(self.digests)) > 1
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """Run a seed, `times` times."""
+
+    seed: Seed
+    subject: Subject
+    times: int = 1
+
+    def __str__(self) -> str:
+        return self.seed.command(self.subject)
+
+    def do(self) -> Seen:
+        schedule = self.seed.schedule()
+        outcomes = [self.subject.run(schedule) for _ in range(self.times)]
+        first = outcomes[0]
+        return Seen(
+            seed=self.seed,
+            violation=first.violations[0] if first.violations else None,
+            digests=tuple(o.digest for o in outcomes),
+            marks=tuple(first.marks),
+            bounded=all(v.kind != "out of bounds" for v in first.violations),
+            requests=len(schedule.requests),
+            decisions=first.decisions,
+            memory=first.memory,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Reduced:
+    """A failure made small. `differing`: digests of runs that should have been equal. `confirmed`: the kernels in
+    question fail in the same way; False only where a twin did the shrinking."""
+
+    schedule: Schedule
+    violation: Violation
+    digest: str
+    drawing: str
+    runs: int
+    marks: tuple[str, ...] = ()
+    confirmed: bool = True
+    differing: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Reduction:
+    """Shrink what `finder` showed in `seen`, then confirm it with `subject`, whose twin `finder` may be."""
+
+    seen: Seen
+    subject: Subject
+    finder: Subject = field(default_factory=Subject)
+
+    def __str__(self) -> str:
+        return f"{self.seen.seed.command(self.finder)} (shrinking)"
+
+    def do(self) -> Reduced:
+        from stalerow.simulator.campaign.shrink import BUDGET, shrink, signature
+
+        seed, violation = self.seen.seed, self.seen.violation
+        assert violation is not None
+        schedule = seed.schedule()
+        again = self.finder.run(schedule)
+        if again.digest != self.seen.digests[0]:
+            return self._breach(schedule, violation, self.seen.digests[0], again.digest)
+        budget = BUDGET if self.finder != self.subject else BUDGET_WITHOUT_TWIN
+        if self.finder.kernels.startswith("reference:"):
+            budget = BUDGET
+        wanted = signature(violation)
+        shrunk = shrink(self.finder, schedule, wanted, seed.pp, seed.runner, budget, seed.faithful)
+        first, second = (self.subject.run(shrunk.schedule) for _ in range(2))
+        if first.digest != second.digest:
+            return self._breach(shrunk.schedule, violation, first.digest, second.digest)
+        found = _first(first)
+        confirmed = found is not None and signature(found) == wanted
+        return Reduced(
+            schedule=shrunk.schedule,
+            violation=found or violation,
+            digest=first.digest,
+            drawing=picture(shrunk.schedule, self.finder.run, str(self.subject)) if confirmed else "",
+            runs=shrunk.runs,
+            marks=tuple(first.marks),
+            confirmed=confirmed,
+        )
+
+    def _breach(self, schedule: Schedule, violation: Violation, *digests: str) -> Reduced:
+        return Reduced(schedule, violation, digests[0], "", 0, differing=digests)
+
+
+def _first(outcome: Outcome) -> Violation | None:
+    return outcome.violations[0] if outcome.violations else None
+
+
+def do(task: Trial | Reduction) -> Seen | Reduced:
+    """What workers run."""
+    return task.do()
+
+
+def digest_of(task: tuple[Subject, Schedule]) -> str:
+    """The digest of one run: what a worker does for `replay`."""
+    subject, schedule = task
+    return subject.run(schedule).digest

@@ -1,0 +1,210 @@
+"""From a wrong copy to a named violation: what was meant, what happened, whose bytes went where.
+
+Called by the judge only when a launch's result differs. Everything is found from the pool's bytes, the plan and the
+ledger; the one thing taken from the rank is which step its gathered table held, to say so in words.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from stalerow.kernels.base.layout import StateEntry
+from stalerow.simulator.oracle.effect import StateCopy, region, window
+from stalerow.simulator.oracle.explain.decode import Decoder
+from stalerow.simulator.oracle.explain.wording import launch, stray_write, violation
+from stalerow.simulator.oracle.violations import Violation
+
+if TYPE_CHECKING:
+    from stalerow.simulator.oracle.judge import RankJudge
+    from stalerow.simulator.rank.device import Operation
+
+
+def wrong_copy(
+    judge: RankJudge,
+    operation: Operation,
+    of: int,
+    copies: Sequence[StateCopy],
+    before: np.ndarray,
+    actual: np.ndarray,
+) -> Iterator[Violation]:
+    """Violations of a copy launch whose result differs from what it was meant to do."""
+    ledger = judge.ledger
+    wrong = np.argwhere((actual != judge.shadow).any(axis=2))
+    intended = _intended(judge, copies, actual)
+    missing = [c for c in copies if _unchanged(judge, c, before, actual)]
+    done: set[tuple[int, int]] = set()
+    for layer, block in (map(int, pair) for pair in wrong):
+        meant = intended.get((layer, block))
+        found = _source(judge, layer, block, before, actual)
+        if found is None and meant is not None and meant in missing:
+            continue
+        source, entry, bias = found if found else (-1, None, 0)
+        if (source, block) in done:
+            continue
+        done.add((source, block))
+        if meant is None:
+            meant = next((c for c in missing if entry is None or c.entry == entry), None) or next(
+                (c for c in missing), None
+            )
+        yield _copied_wrongly(judge, operation, of, meant, source, block, entry, bias, before)
+    if not done and missing:
+        first = missing[0]
+        made = len({(c.entry.group, c.entry.layer, c.entry.state) for c in copies if c not in missing})
+        kind = "torn copy" if made else "wrong position"
+        yield violation(
+            judge,
+            operation,
+            of,
+            kind,
+            f"{launch(operation, of)} on rank {judge.rank.index} left {len(missing)} of {len(copies)} copies of "
+            f"{first.request}'s state out: block {first.source} should have been copied to block {first.target}",
+            layer=first.entry.layer,
+            group=first.entry.group,
+            source_block=first.source,
+            target_block=first.target,
+            source_owner=ledger.describe(first.source),
+            target_owner=ledger.describe(first.target),
+            request=first.request,
+        )
+    elif not done:
+        yield stray_write(judge, operation, actual, of)
+
+
+def _intended(
+    judge: RankJudge, copies: Sequence[StateCopy], actual: np.ndarray
+) -> dict[tuple[int, int], StateCopy]:
+    """(layer, block) to the copy that should have made it what it is not; one whose own bytes are wrong, if any is."""
+    chosen: dict[tuple[int, int], StateCopy] = {}
+    for copy in copies:
+        page, where = (copy.entry.layer, copy.target), region(judge.layout, copy.entry)
+        if page not in chosen or not np.array_equal(actual[page][where], judge.shadow[page][where]):
+            chosen[page] = copy
+    return chosen
+
+
+def _copied_wrongly(
+    judge: RankJudge,
+    operation: Operation,
+    of: int,
+    meant: StateCopy | None,
+    source: int,
+    block: int,
+    entry: StateEntry | None,
+    bias: int,
+    before: np.ndarray,
+) -> Violation:
+    ledger, rank = judge.ledger, judge.rank
+    bytes_of = ""
+    if entry is not None and source >= 0:
+        bytes_of = str(Decoder(judge.planner, judge.layout).state(before[entry.layer, source], entry, bias))
+    request = meant.request if meant else ""
+    kind = _copy_kind(judge, meant, source, block, request)
+    what = f"block {source} ({ledger.describe(source)})" if source >= 0 else "bytes of no single block"
+    text = f"{launch(operation, of)} on rank {rank.index} copied {what} to block {block} ({ledger.describe(block)})"
+    if meant is not None:
+        text += f"; it was meant to copy {request}'s block {meant.source} to block {meant.target}"
+    gathered = rank.gathered_step
+    if operation.step != of and gathered not in (None, of):
+        text += f", and the gathered table held step {gathered} by then"
+    return violation(
+        judge,
+        operation,
+        of,
+        kind,
+        text,
+        layer=entry.layer if entry else -1,
+        group=entry.group if entry else -1,
+        source_block=source,
+        target_block=block,
+        source_owner=ledger.describe(source) if source >= 0 else "",
+        target_owner=ledger.describe(block),
+        request=request,
+        bytes_of=bytes_of,
+    )
+
+
+def _copy_kind(judge: RankJudge, meant: StateCopy | None, source: int, block: int, request: str) -> str:
+    owners = judge.ledger.owners
+    if meant is not None and all(o.request != request for o in owners.get(source, ())) and source in owners:
+        return "cross-request copy"
+    if block == 0 or block not in owners:
+        return "use after free"
+    if source == 0 and meant is None:
+        return "uninitialised read"
+    if all(o.request != request for o in owners[block]):
+        return "cross-request copy"
+    if source == 0:
+        return "uninitialised read"
+    if source >= 0 and source not in owners:
+        return "use after free"
+    if source < 0:
+        return "torn copy"
+    return "wrong position"
+
+
+def _unchanged(judge: RankJudge, copy: StateCopy, before: np.ndarray, actual: np.ndarray) -> bool:
+    """Whether the target still holds what it held, though the copy should have changed it."""
+    where = region(judge.layout, copy.entry)
+    page = (copy.entry.layer, copy.target)
+    now = actual[page][where]
+    return np.array_equal(now, before[page][where]) and not np.array_equal(now, judge.shadow[page][where])
+
+
+def _source(
+    judge: RankJudge, layer: int, block: int, before: np.ndarray, actual: np.ndarray
+) -> tuple[int, StateEntry, int] | None:
+    """(source block, state, bias) of what changed a page: a block that held the page's new bytes before the launch.
+
+    States of several groups overlap in a page, so the largest state that is explained wins; temporal ones first, since
+    they are copied whole.
+    """
+    changed = (actual[layer, block] != before[layer, block]) & (actual[layer, block] != judge.shadow[layer, block])
+    if not changed.any():
+        return None
+    entries = [e for e in judge.layout.states if e.layer == layer and changed[region(judge.layout, e)].any()]
+    for entry in sorted(entries, key=lambda e: (e.conv_width > 0, -e.data_bytes)):
+        found = _origin(judge, entry, block, before, actual)
+        if found is not None:
+            return found[0], entry, found[1]
+    return None
+
+
+def _origin(
+    judge: RankJudge, entry: StateEntry, block: int, before: np.ndarray, actual: np.ndarray
+) -> tuple[int, int] | None:
+    """(block, bias) whose state, shifted by bias rows, is what the page holds now."""
+    where = region(judge.layout, entry)
+    now = actual[entry.layer, block][where]
+    if not entry.conv_width:
+        hits = np.flatnonzero((before[entry.layer][:, where] == now).all(axis=1))
+        return (int(hits[0]), 0) if hits.size else None
+    new = window(judge.layout, entry, now)
+    for bias in range(judge.layout.num_drafts + 1):
+        for candidate in range(judge.layout.num_blocks):
+            old = window(judge.layout, entry, before[entry.layer, candidate][where])
+            if np.array_equal(new[: entry.conv_width - bias], old[bias:]):
+                return candidate, bias
+    return None
+
+
+def unowned(judge: RankJudge, operation: Operation, of: int, copy: StateCopy, block: int) -> Violation:
+    """The engine no longer lets the request have a block that its step still needs."""
+    side = "from" if block == copy.source else "to"
+    return violation(
+        judge,
+        operation,
+        of,
+        "uninitialised read" if block == 0 and block == copy.source else "use after free",
+        f"{launch(operation, of)} on rank {judge.rank.index} must copy {copy.request}'s state {side} block {block}, "
+        f"which belongs to {judge.ledger.describe(block)} by now",
+        layer=copy.entry.layer,
+        group=copy.entry.group,
+        source_block=copy.source,
+        target_block=copy.target,
+        source_owner=judge.ledger.describe(copy.source),
+        target_owner=judge.ledger.describe(copy.target),
+        request=copy.request,
+    )

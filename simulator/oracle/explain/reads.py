@@ -1,0 +1,207 @@
+"""From a wrong read to a named violation: what a forward found where a request's own state or KV should have been.
+
+Also the per-slot numbers that a forward is about to use, and what the prefix cache still offers at the end of a run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from stalerow.kernels.base.layout import StateEntry
+from stalerow.simulator.oracle.explain.decode import Decoder, Provenance
+from stalerow.simulator.oracle.explain.wording import violation
+from stalerow.simulator.oracle.violations import Violation
+from stalerow.simulator.truth.plan import PlanRow
+
+if TYPE_CHECKING:
+    from stalerow.simulator.oracle.judge import RankJudge
+    from stalerow.simulator.rank.batch import Batch
+    from stalerow.simulator.rank.device import Operation
+
+
+def wrong_slots(judge: RankJudge, batch: Batch, rows: Sequence[PlanRow]) -> Iterator[Violation]:
+    """Per-slot numbers that differ from the request's own, just before the forward uses them."""
+    rank, host = judge.rank, judge.rank.backend.to_host
+    slots = rank.slots
+    columns, accepted, computed = host(slots.state_idx), host(slots.num_accepted), host(slots.num_computed)
+    last, total = host(slots.last_token), host(slots.total_len)
+    for slot, row in zip(batch.slots, rows):
+        known = row.start + row.num_tokens - row.num_drafts
+        stream = judge.planner.streams[row.request]
+        checks = [
+            ("stale slot", "running column", columns[slot], row.column),
+            ("stale slot", "num_accepted", accepted[slot], row.accepted_in_forward),
+            ("rank divergence", "num_computed_tokens", computed[slot], row.start),
+        ]
+        if row.previous is not None and row.previous.num_sampled:
+            checks.append(("rank divergence", "token count", total[slot], known))
+            checks.append(("rank divergence", "last token", last[slot], stream.slice(known - 1, known)[0]))
+        for kind, name, got, expected in checks:
+            if int(got) != int(expected):
+                yield Violation(
+                    kind=kind,
+                    rank=rank.index,
+                    launch="forward",
+                    step=row.step,
+                    during=row.step,
+                    request=row.request,
+                    explanation=f"rank {rank.index} holds {name} {int(got)} for {row.request} at step {row.step}; "
+                    f"the request's own value is {int(expected)}",
+                )
+
+
+def unzeroed(judge: RankJudge, operation: Operation) -> Iterator[Violation]:
+    """Newly allocated attention blocks must be zero when their first forward starts (vLLM #56524)."""
+    step = judge.planner.plans[operation.step].step
+    copied = {target for _, target in step.copies}
+    for block in judge.fresh_attention:
+        if block in copied or not judge.shadow[:, block].any():
+            continue
+        layer = int(np.flatnonzero(judge.shadow[:, block].any(axis=1))[0])
+        source = judge.ledger.describe(block)
+        found = _kv_provenance(judge, layer, block)
+        kind = "use after free" if found.what in ("state", "junk") else "uninitialised read"
+        yield violation(
+            judge,
+            operation,
+            operation.step,
+            kind,
+            f"attention block {block} ({source}) is not zero when step {operation.step} first uses it on rank "
+            f"{judge.rank.index}: it holds {found}",
+            layer=layer,
+            target_block=block,
+            target_owner=source,
+            bytes_of=str(found),
+        )
+
+
+def _kv_provenance(judge: RankJudge, layer: int, block: int) -> Provenance:
+    decoder = Decoder(judge.planner, judge.layout)
+    page = judge.shadow[layer, block]
+    for entry in judge.layout.states:
+        if entry.layer == layer:
+            found = decoder.state(page, entry)
+            if found.what in ("state", "junk", "torn"):
+                return found
+    return Provenance("unknown")
+
+
+def wrong_reads(
+    judge: RankJudge, operation: Operation, rows: Sequence[PlanRow], damage: np.ndarray, before: np.ndarray
+) -> Iterator[Violation]:
+    """Rows whose forward read something else than the state after exactly their tokens, or foreign KV."""
+    states = len(judge.layout.states)
+    decoder = None
+    for i, row in enumerate(rows):
+        bad = np.flatnonzero(damage[i])
+        if not bad.size:
+            continue
+        decoder = decoder or Decoder(judge.planner, judge.layout)
+        index = int(bad[0])
+        if index < states:
+            yield _wrong_state(judge, operation, row, judge.layout.states[index], decoder, before)
+        else:
+            yield _wrong_kv(judge, operation, row, index - states)
+
+
+def _wrong_state(
+    judge: RankJudge,
+    operation: Operation,
+    row: PlanRow,
+    entry: StateEntry,
+    decoder: Decoder,
+    before: np.ndarray,
+) -> Violation:
+    bias = row.accepted_in_forward - 1 if row.is_spec else 0
+    column = row.column if entry.conv_width else row.column + bias
+    block = judge.ledger.block(row.request, entry.group, column)
+    found = decoder.state(before[entry.layer, block], entry, bias if entry.conv_width else 0)
+    kind = {
+        "poison": "uninitialised read",
+        "null": "uninitialised read",
+        "zero": "uninitialised read",
+        "junk": "wrong position",
+        "torn": "torn copy",
+    }.get(found.what, "wrong position")
+    if found.what == "state" and row.request not in found.requests:
+        kind = "cross-request copy"
+    if not judge.ledger.owns(row.request, entry.group, block):
+        kind = "use after free"
+    if row.first_after_hit:
+        kind = "poisoned cache"
+    return violation(
+        judge,
+        operation,
+        row.step,
+        kind,
+        f"forward of step {row.step} on rank {judge.rank.index} needs {row.request}'s state after {row.start} tokens "
+        f"in block {block}, which holds {found}",
+        layer=entry.layer,
+        group=entry.group,
+        source_block=block,
+        source_owner=judge.ledger.describe(block),
+        request=row.request,
+        bytes_of=str(found),
+    )
+
+
+def _wrong_kv(judge: RankJudge, operation: Operation, row: PlanRow, index: int) -> Violation:
+    group = judge.layout.attention_groups[index // judge.layout.layers]
+    layer = index % judge.layout.layers
+    return violation(
+        judge,
+        operation,
+        row.step,
+        "poisoned cache" if row.first_after_hit else "cross-request copy",
+        f"forward of step {row.step} on rank {judge.rank.index} reads attention KV of {row.request} that is not its "
+        f"own (layer {layer}, positions 0 to {row.start - 1})",
+        layer=layer,
+        group=group,
+        request=row.request,
+    )
+
+
+def diverged(judge: RankJudge, operation: Operation, row: PlanRow) -> Violation:
+    """The last rank's output for a row depends on a wrong read somewhere before."""
+    return violation(
+        judge,
+        operation,
+        row.step,
+        "output divergence",
+        f"{row.request}'s output of step {row.step} differs from the request run alone",
+        request=row.request,
+    )
+
+
+def wrong_cache(judge: RankJudge, hashed: Any) -> Iterator[Violation]:
+    """Recurrent blocks that the prefix cache still offers at the end of the run and that hold something else."""
+    layout, pages = judge.layout, judge.pages()
+    decoder = Decoder(judge.planner, layout)
+    for block, cached in judge.offered(hashed):
+        for entry in layout.states:
+            if entry.group != cached.group:
+                continue
+            found = decoder.state(pages[entry.layer, block], entry)
+            expected = judge.planner.streams[cached.request].hash_at(cached.num_tokens)
+            right = found.what == "state" and found.tokens == cached.num_tokens
+            if right and any(judge.planner.streams[r].hash_at(found.tokens) == expected for r in found.requests):
+                continue
+            yield Violation(
+                kind="poisoned cache",
+                rank=judge.rank.index,
+                launch="end of run",
+                step=max(judge.planner.plans, default=0),
+                during=max(judge.planner.plans, default=0),
+                layer=entry.layer,
+                group=cached.group,
+                target_block=block,
+                target_owner=judge.ledger.describe(block),
+                request=cached.request,
+                bytes_of=str(found),
+                explanation=f"block {block} is cached as {cached.request}'s state after {cached.num_tokens} tokens but "
+                f"holds {found} on rank {judge.rank.index}",
+            )
+            break

@@ -1,0 +1,280 @@
+"""The event loop: one schedule, one kernel set, and whoever may act next.
+
+Actors are the engine, each rank's host, each rank's device and the last rank's side stream. Whenever two or more of
+them can act, the order chooser picks; the canonical order lets work that is under way finish before new work starts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+
+from stalerow.kernels.base.memory import OutOfBounds
+from stalerow.kernels.sets import KernelSet
+from stalerow.simulator.engine.config import EngineConfig, GroupConfig
+from stalerow.simulator.engine.core import EngineCore
+from stalerow.simulator.engine.interface import Engine
+from stalerow.simulator.engine.policies import Policies
+from stalerow.simulator.engine.step import Step
+from stalerow.simulator.errors import InternalError, UsageError
+from stalerow.simulator.oracle.judge import RankJudge
+from stalerow.simulator.oracle.violations import Marks, Violation
+from stalerow.simulator.oracle.watch import Watch
+from stalerow.simulator.rank.base import Rank
+from stalerow.simulator.rank.device import Operation
+from stalerow.simulator.rank.policy import RankPolicy
+from stalerow.simulator.rank.v1 import RankV1
+from stalerow.simulator.rank.v2 import RankV2
+from stalerow.simulator.rank.wires import Wires
+from stalerow.simulator.schedule.choosers import OrderChooser
+from stalerow.simulator.schedule.values import Schedule
+from stalerow.simulator.truth.plan import Planner
+
+Observer = Callable[["Simulation", str, "Operation | Step | None"], None]
+EngineFactory = Callable[[EngineConfig], Engine]
+WatchFactory = Callable[[Rank, Planner, Marks, list[Violation]], Watch]
+
+
+@dataclass(slots=True)
+class EngineLoop:
+    """The engine core's busy loop: schedule while there is room, else wait for the oldest step (vLLM 0.32).
+
+    An iteration adds arrivals, schedules once if there is anything to schedule, and ends there if the FIFO still has
+    room and work; otherwise it waits for the oldest step's output, which makes that step `awaited`, and processes it.
+    """
+
+    core: Engine
+    iteration: int = 0
+    steps: int = 0
+    stopped: str = ""
+    awaited: Step | None = None
+
+
+class Simulation:
+    """Runs one schedule. `found` collects violations in the order of their discovery."""
+
+    def __init__(
+        self,
+        schedule: Schedule,
+        kernels: KernelSet,
+        order: OrderChooser,
+        policies: Policies | None = None,
+        rank_policy: Callable[[Schedule], RankPolicy] = RankPolicy,
+        observer: Observer | None = None,
+        engine: EngineFactory | None = None,
+        watch: WatchFactory = RankJudge,
+    ) -> None:
+        self.schedule, self.kernels, self.order, self.observer = schedule, kernels, order, observer
+        self.marks, self.found = Marks(), list[Violation]()
+        layout, pipeline = schedule.layout, schedule.pipeline
+        try:
+            config = engine_config(schedule)
+            core = engine(config) if engine else EngineCore(config, pipeline.profile, policies)
+            self.engine = EngineLoop(core)
+        except ValueError as error:
+            raise UsageError(str(error)) from None
+        self.planner = Planner(schedule.requests, layout.recurrent_block_size, pipeline.drafts)
+        self.wires = Wires()
+        rank_class = RankV1 if pipeline.runner == "v1" else RankV2
+        self.ranks: list[Rank] = [
+            rank_class(i, schedule, kernels, self.wires, self.planner, rank_policy(schedule))
+            for i in range(pipeline.pp)
+        ]
+        self.judges = [watch(rank, self.planner, self.marks, self.found) for rank in self.ranks]
+        for rank, judge in zip(self.ranks, self.judges):
+            rank.harness = judge
+        self._acts = self._actors()
+        streams = [(f"device{rank.index}", rank.queue) for rank in self.ranks] + [("side", self.ranks[-1].side)]
+        self._streams = [(name, queue.operations) for name, queue in streams]
+        self._hosts = [(f"host{rank.index}", rank.inbox, rank.host_ready) for rank in self.ranks]
+        self._arrivals = sorted(schedule.requests, key=lambda r: r.arrival)
+        self._next_arrival = 0
+        self._last_step: Step | None = None
+        self._taken_by_last: set[int] = set()
+
+    def _actors(self) -> dict[str, Callable[[], Operation | Step | None]]:
+        """What lets each actor act, by its name."""
+        acts: dict[str, Callable[[], Operation | Step | None]] = {
+            "engine": self._engine_act,
+            "side": self.ranks[-1].execute_side,
+        }
+        for rank, judge in zip(self.ranks, self.judges):
+            acts[f"device{rank.index}"] = partial(self._device_act, rank, judge)
+            acts[f"host{rank.index}"] = partial(self._host_act, rank)
+        return acts
+
+    def run(self) -> None:
+        """Run until nothing can act any more, then check what the prefix cache still offers."""
+        acts, observer = self._acts, self.observer
+        while enabled := self._enabled():
+            actor = enabled[self.order.next(enabled) if len(enabled) > 1 else 0]
+            done = acts[actor]()
+            if observer is not None:
+                observer(self, actor, done)
+        if self.engine.core.inflight and not self.engine.stopped and not self.found:
+            raise InternalError(f"nothing can act with steps {self.engine.core.inflight} in flight")
+        if self._last_step is not None and not self.engine.stopped:
+            for judge in self.judges:
+                judge.final(self._last_step.hashed)
+
+    def _enabled(self) -> list[str]:
+        """Who can act now, in canonical order. Asked before every event, so it calls as little as it can."""
+        enabled = []
+        for name, operations in self._streams:
+            if operations:
+                ready = operations[0].ready
+                if ready is None or ready():
+                    enabled.append(name)
+        for name, inbox, ready in self._hosts:
+            if inbox and ready():
+                enabled.append(name)
+        if self._engine_ready():
+            enabled.append("engine")
+        return enabled
+
+    def _device_act(self, rank: Rank, judge: Watch) -> Operation:
+        operation = rank.queue.head()
+        try:
+            rank.execute()
+        except (OutOfBounds, ValueError) as error:
+            if operation.kind != "forward" and not isinstance(error, OutOfBounds):
+                raise
+            self._out_of_bounds(rank, operation, error)
+            rank.after_failed(operation)
+            judge.accept()
+            return operation
+        judge.after(operation)
+        return operation
+
+    def _out_of_bounds(self, rank: Rank, operation: Operation, error: OutOfBounds | ValueError) -> None:
+        """A kernel was told to leave its arrays; the stand-in forward refuses counts that its inputs cannot have."""
+        block = getattr(error, "block_id", None)
+        of = operation.about.get("of", operation.step)
+        self.found.append(
+            Violation(
+                kind="out of bounds",
+                rank=rank.index,
+                launch=operation.kind,
+                step=of,
+                during=operation.step,
+                deferred=of != operation.step,
+                target_block=-1 if block is None else block,
+                explanation=f"{operation.kind} of step {of} on rank {rank.index} touches memory out of bounds: {error}",
+            )
+        )
+
+    def _host_act(self, rank: Rank) -> None:
+        step = rank.inbox[0]
+        self.marks.add("device lag", any(o.step < step.number for o in rank.queue.pending()))
+        rank.host_step()
+        if rank.is_last:
+            self._taken_by_last.add(step.number)
+
+    def _engine_ready(self) -> bool:
+        engine = self.engine
+        if engine.stopped:
+            return False
+        oldest = engine.awaited
+        if oldest is None:
+            core = engine.core
+            return bool(core.has_requests or core.inflight or self._next_arrival < len(self._arrivals))
+        return oldest.number in (self.wires.outputs if oldest.rows else self._taken_by_last)
+
+    def _engine_act(self) -> Step | None:
+        if self.engine.awaited is not None:
+            self._process()
+            return None
+        return self._iterate()
+
+    def _iterate(self) -> Step | None:
+        engine, core = self.engine, self.engine.core
+        engine.iteration += 1
+        if not core.has_requests and not core.inflight:
+            engine.iteration = max(engine.iteration, self._arrivals[self._next_arrival].arrival)
+        while self._next_arrival < len(self._arrivals):
+            request = self._arrivals[self._next_arrival]
+            if request.arrival > engine.iteration:
+                break
+            core.add_request(request.id, self.planner.prompt(request.id), request.max_tokens)
+            self._next_arrival += 1
+        if not core.has_requests:
+            self._await_oldest()
+            return None
+        self._abort("pre_schedule", engine.steps + 1)
+        step = core.schedule()
+        engine.steps += 1
+        self._scheduled(step)
+        if not (core.can_schedule and (step.rows or core.has_requests)):
+            self._await_oldest()
+        if engine.steps >= self.schedule.limits.max_steps:
+            engine.stopped = "step limit"
+        elif core.starved and self._next_arrival >= len(self._arrivals) and not self.schedule.aborts:
+            engine.stopped = "starved"
+        return step
+
+    def _await_oldest(self) -> None:
+        steps = self.engine.core.inflight_steps
+        self.engine.awaited = steps[0] if steps else None
+
+    def _scheduled(self, step: Step) -> None:
+        plan = self.planner.plan(step)
+        self._last_step = step
+        for rank in self.ranks:
+            rank.inbox.append(step)
+        marks = self.marks
+        marks.add("preemption", len(step.preempted))
+        marks.add("empty step", not step.rows)
+        kinds = {row.is_final_or_decode for row in step.rows}
+        marks.add("mixed batch", len(kinds) > 1)
+        for row in plan.rows.values():
+            spec = self.planner.requests[row.request]
+            known = row.start + row.num_tokens - row.num_drafts
+            marks.add("chunked prefill", not row.num_sampled and row.start > 0)
+            marks.add("drafts rejected", row.num_rejected > 0)
+            marks.add("all drafts accepted", row.num_drafts > 0 and not row.num_rejected)
+            marks.add("overshooting decode", known >= spec.prompt_len + spec.max_tokens)
+            crossed = row.boundary is not None and row.boundary.moves
+            marks.add("boundary crossed by accepted drafts", crossed)
+
+    def _process(self) -> None:
+        core = self.engine.core
+        self._abort("pre_update", self.engine.steps)
+        oldest = core.inflight[0]
+        core.process(self.planner.plans[oldest].sampled)
+        self.engine.awaited = None
+
+    def _abort(self, phase: str, step: int) -> None:
+        ids = [a.request for a in self.schedule.aborts if a.step == step and a.phase == phase]
+        if not ids:
+            return
+        busy = {r.request for s in self.engine.core.inflight_steps for r in s.rows}
+        aborted = self.engine.core.abort(ids)
+        self.marks.add("abort with work in flight", len(busy & {*aborted}))
+
+
+def engine_config(schedule: Schedule) -> EngineConfig:
+    """The engine's options for a schedule. The attention group holds the drafter's layer when there are drafts."""
+    p, limits = schedule.pipeline, schedule.limits
+    groups = tuple(
+        GroupConfig(g.kind, g.block_size, draft=p.drafts > 0 and g.kind == "attention", spec=_spec(g))
+        for g in schedule.layout.groups
+    )
+    return EngineConfig(
+        groups=groups,
+        num_blocks=schedule.layout.num_blocks,
+        pipeline_parallel_size=p.pp,
+        num_speculative_tokens=p.drafts,
+        max_num_seqs=limits.max_num_seqs,
+        max_num_batched_tokens=limits.max_num_batched_tokens,
+        max_model_len=limits.max_model_len,
+        prefix_match_unit=limits.prefix_match_unit,
+        retention_interval=limits.retention_interval,
+        async_scheduling=p.async_scheduling,
+        model_runner=1 if p.runner == "v1" else 2,
+        enable_prefix_caching=limits.prefix_caching,
+    )
+
+
+def _spec(group) -> int:
+    return len(group.states)

@@ -1,0 +1,85 @@
+"""One schedule to one outcome: build the simulation, run it, and say what was found.
+
+The outcome's digest covers every rank's whole memory after every forward; equal schedules and kernel sets give equal
+digests on any machine, and so do the Triton and the reference form of the same kernel set.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from stalerow.kernels.sets import KernelSet
+from stalerow.simulator.engine.policies import Policies
+from stalerow.simulator.oracle.violations import Violation
+from stalerow.simulator.rank.policy import RankPolicy
+from stalerow.simulator.rank.released import check_layout, worker_policy
+from stalerow.simulator.run.loop import EngineFactory, Observer, Simulation
+from stalerow.simulator.schedule.choosers import OrderChooser
+from stalerow.simulator.schedule.choosers.planned import PlannedOrder
+from stalerow.simulator.schedule.values import Schedule
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What one run showed. `digest` and `memory` are 32 hex digits: the digest covers the violations beside the memory.
+
+    `stopped` names what ended the run early, if anything did.
+    """
+
+    schedule: Schedule
+    kernels: str
+    violations: tuple[Violation, ...]
+    marks: dict[str, int]
+    digest: str
+    memory: str
+    steps: int
+    decisions: int
+    stopped: str
+
+    @property
+    def clean(self) -> bool:
+        return not self.violations
+
+
+def run(
+    schedule: Schedule,
+    kernels: KernelSet,
+    *,
+    order: OrderChooser | None = None,
+    policies: Policies | None = None,
+    rank_policy: Callable[[Schedule], RankPolicy] = RankPolicy,
+    observer: Observer | None = None,
+    engine: EngineFactory | None = None,
+) -> Outcome:
+    """Run `schedule` with `kernels`; `engine` makes the one that schedules, `EngineCore` unless given.
+
+    Raises `UsageError` for a schedule that no engine would accept, `RefusedLayout` for one that the kernels' own
+    release would not.
+    """
+    check_layout(schedule.layout, kernels.align)
+    chooser = order or PlannedOrder(schedule.order)
+    worker = worker_policy(rank_policy, kernels.align)
+    simulation = Simulation(schedule, kernels, chooser, policies, worker, observer, engine)
+    simulation.run()
+    memory = b"".join(judge.digest() for judge in simulation.judges)
+    return Outcome(
+        schedule=schedule,
+        kernels=kernels.name,
+        violations=tuple(simulation.found),
+        marks=dict(simulation.marks),
+        digest=digest_of(memory, simulation.found),
+        memory=digest_of(memory),
+        steps=simulation.engine.steps,
+        decisions=getattr(chooser, "decision", 0),
+        stopped=simulation.engine.stopped,
+    )
+
+
+def digest_of(memory: bytes, violations: Iterable[Violation] = ()) -> str:
+    """32 hex digits from the digests of all ranks (16 bytes each, in order) and the violations found."""
+    digest = hashlib.blake2b(memory, digest_size=16)
+    for violation in violations:
+        digest.update(repr(violation.identity()).encode())
+    return digest.hexdigest()

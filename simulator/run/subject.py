@@ -1,0 +1,108 @@
+"""What a campaign, a replay or a test puts to the question: a kernel set by name, on a device, with faults or without.
+
+A `Subject` is a plain value, so it travels to worker processes and into saved failures; kernel sets are loaded where
+they run, once per process. `Subject.run` is the one way from a schedule to an outcome for fuzzing, shrinking,
+replaying and the pytest plugin.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import re
+import shlex
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from stalerow.simulator.errors import UsageError
+
+if TYPE_CHECKING:
+    from stalerow.kernels.sets import KernelSet
+    from stalerow.simulator.faults import Faults
+    from stalerow.simulator.run.loop import Observer
+    from stalerow.simulator.run.outcome import Outcome
+    from stalerow.simulator.schedule.values import Schedule
+
+REFERENCE = "reference:"
+
+
+class Subject(msgspec.Struct, frozen=True, kw_only=True):
+    """A kernel set by name, the device for it, and the names of the faults put in."""
+
+    kernels: str = "req-idx"
+    device: str = "auto"
+    faults: tuple[str, ...] = ()
+
+    def run(self, schedule: Schedule, observer: Observer | None = None, order: Any = None) -> Outcome:
+        """Run a schedule. Raises `UsageError` for one that no engine would accept."""
+        from stalerow.simulator.run.outcome import run
+
+        loaded = self.load()
+        if not self.faults:
+            return run(schedule, loaded, observer=observer, order=order)
+        return _faults(self.faults).run(schedule, loaded, observer=observer, order=order)
+
+    def load(self) -> KernelSet:
+        """The kernel set, without the faults; loaded once per process. Raises `UsageError` if it cannot be had."""
+        try:
+            return _load(self.kernels, self.device)
+        except ValueError as error:
+            raise UsageError(str(error)) from error
+
+    def check(self) -> None:
+        """Raise now what `run` would raise for a name that cannot be had, at the price of loading what it names."""
+        self.load()
+        if self.faults:
+            _faults(self.faults)
+
+    def twin(self) -> Subject | None:
+        """The NumPy specification of the same kernels, far faster than Triton's interpreter; None if there is none."""
+        from stalerow.kernels.sets import KERNEL_SETS
+
+        name = REFERENCE + self.kernels
+        if name not in KERNEL_SETS:
+            return None
+        return Subject(kernels=name, faults=self.faults)
+
+    def on_gpu(self) -> bool:
+        """Whether kernels run compiled: then programs of one launch run at once, and wrong copies may race."""
+        return bool(self.load().backend.name == "triton-cuda")
+
+    def options(self) -> str:
+        """The command-line options that name this subject."""
+        device = "" if self.device == "auto" or self.kernels.startswith(REFERENCE) else f" --device {self.device}"
+        faults = "".join(f" --fault {shlex.quote(name)}" for name in self.faults)
+        return f"--kernels {shlex.quote(self.kernels)}{device}{faults}"
+
+    def __str__(self) -> str:
+        return self.kernels + (f" with {', '.join(self.faults)}" if self.faults else "")
+
+
+@functools.cache
+def _load(name: str, device: str) -> KernelSet:
+    from stalerow.kernels.sets import kernel_set
+
+    if not name.startswith(REFERENCE) and re.fullmatch(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*", name):
+        return _made(name, device)
+    return kernel_set(name, "auto" if name.startswith(REFERENCE) else device)
+
+
+def _made(name: str, device: str) -> KernelSet:
+    """`package.module:function`: what the function returns for a device name."""
+    module, _, function = name.partition(":")
+    try:
+        made: KernelSet = getattr(importlib.import_module(module), function)(device)
+    except (ImportError, AttributeError) as error:
+        raise UsageError(
+            f"kernel set {name!r} cannot be made ({error}): give MODULE:FUNCTION where FUNCTION(device) "
+            "returns a stalerow.kernels.sets.KernelSet"
+        ) from None
+    return made
+
+
+@functools.lru_cache(maxsize=8)
+def _faults(names: tuple[str, ...]) -> Faults:
+    from stalerow.simulator.faults import resolve
+
+    return resolve(names)

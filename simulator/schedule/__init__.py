@@ -1,0 +1,1 @@
+"""Schedules: the value, its file, and every way to make one."""

@@ -1,0 +1,211 @@
+"""A schedule from choices: the one generator behind seeds, Hypothesis and exhaustive search.
+
+Every choice goes through a `Chooser`, and the first option is always the simplest, so that shrinking a list of
+choices shrinks the schedule. What there may be several of (requests, holds) is drawn as a count, whose options grow
+by one at most, and then one part each: a shrinker lowers the count and leaves out a part. The same seed gives the
+same requests at every pipeline size and under both runners.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Literal, TypeVar
+
+import msgspec
+
+from stalerow.kernels.base.layout import GroupSpec, Layout, StateSpec
+from stalerow.simulator.schedule.choosers import Chooser
+from stalerow.simulator.schedule.choosers.family import seeded
+from stalerow.simulator.schedule.faithful import as_faithful
+from stalerow.simulator.schedule.values import (
+    Abort,
+    Hold,
+    Limits,
+    Order,
+    Pipeline,
+    Request,
+    Schedule,
+    actors,
+    validate,
+)
+from stalerow.simulator.schedule.widen import widen
+
+T = TypeVar("T")
+Runner = Literal["v1", "v2"]
+
+PP_SIZES = (2, 4, 2, 3, 1)
+MAX_REQUESTS = 7
+PHASES: tuple[Literal["pre_schedule", "pre_update"], ...] = ("pre_schedule", "pre_update")
+HOLDS = (0, 0, 0, 0, 0, 1, 1, 2, 2, 3, 4, 5, 6, 7, 8)
+
+
+class _Draw:
+    """Small helpers over a chooser."""
+
+    def __init__(self, chooser: Chooser) -> None:
+        self._chooser = chooser
+
+    def between(self, low: int, high: int, label: str) -> int:
+        return low + self._chooser.pick(high - low + 1, label)
+
+    def of(self, options: Sequence[T], label: str) -> T:
+        return options[self._chooser.pick(len(options), label)]
+
+    def chance(self, one_in: int, label: str) -> bool:
+        """True once in `one_in`; False is the simple answer."""
+        return self._chooser.pick(one_in, label) == one_in - 1
+
+    def part(self, make: Callable[[_Draw], T]) -> T:
+        """What `make` draws belongs together; a chooser that can use that has a method for it."""
+        together = getattr(self._chooser, "part", None)
+        if together is None:
+            return make(self)
+        made: T = together(lambda chooser: make(_Draw(chooser)))
+        return made
+
+
+def from_seed(
+    seed: int,
+    pp: int | None = None,
+    runner: Runner | None = None,
+    faithful: bool = False,
+    family: int | None = None,
+) -> Schedule:
+    """The schedule that a seed stands for. `pp` and `runner` override what the seed would choose.
+
+    With a `family`, pipeline size, drafts and memory layout follow from that number instead (`choosers.family`).
+    `faithful` takes away what the engine being modelled would never do (`stalerow.simulator.schedule.faithful`).
+    """
+    schedule = generate(seeded(seed, family), pp, runner)
+    if faithful:
+        schedule = as_faithful(schedule, keep_runner=runner is not None)
+    return msgspec.structs.replace(schedule, seed=seed, family=msgspec.UNSET if family is None else family)
+
+
+def generate(chooser: Chooser, pp: int | None = None, runner: Runner | None = None) -> Schedule:
+    """Draw a valid schedule."""
+    draw = _Draw(chooser)
+    chosen_pp = draw.of(PP_SIZES, "pp")
+    chosen_runner: Runner = "v1" if draw.chance(10, "runner") else "v2"
+    pp, runner = pp or chosen_pp, runner or chosen_runner
+    drafts = draw.of((1, 2, 3, 4, 2, 1, 4, 0), "drafts")
+    pipeline = Pipeline(
+        pp=pp,
+        drafts=drafts,
+        async_scheduling=runner == "v2",
+        runner=runner,
+        profile=draw.of(("0.32", "0.33"), "profile"),
+    )
+    # A decode step that spans more than one block makes the engine relocate a block that is still in use.
+    block_size = draw.of([b for b in (4, 8, 16) if b > drafts], "block size")
+    requests, aborts = _requests(draw, drafts, block_size)
+    limits = _limits(draw, drafts, block_size, requests)
+    layout = _layout(draw, drafts, block_size, limits, requests)
+    order = _order(draw, pp)
+    simple = Schedule(
+        pipeline=pipeline,
+        layout=layout,
+        limits=limits,
+        requests=requests,
+        aborts=aborts,
+        order=order,
+    )
+    return validate(widen(chooser, simple))
+
+
+def _requests(draw: _Draw, drafts: int, block_size: int) -> tuple[tuple[Request, ...], tuple[Abort, ...]]:
+    count = draw.between(1, MAX_REQUESTS, "requests")
+    shared = draw.of((0, 2, 3), "shared prefix blocks") * block_size
+    requests: list[Request] = []
+    aborts: list[Abort] = []
+    for i in range(count):
+        arrival = requests[-1].arrival if requests else 1
+        one = partial(_request, i=i, arrival=arrival, drafts=drafts, block_size=block_size, shared=shared)
+        request, its_aborts = draw.part(one)
+        requests.append(request)
+        aborts += its_aborts
+    return tuple(requests), tuple(aborts)
+
+
+def _request(
+    draw: _Draw, *, i: int, arrival: int, drafts: int, block_size: int, shared: int
+) -> tuple[Request, list[Abort]]:
+    """Request number `i` and its abort, if it has one."""
+    arrival += draw.of((0, 0, 1, 2, 5) if i else (0,), "arrival gap")
+    prompt = draw.between(1, 3 * block_size + 2, "prompt")
+    share = None
+    if shared and draw.chance(2, "shares"):
+        prompt = max(prompt, draw.between(shared, shared + block_size + 1, "prompt past prefix"))
+        share = (1000, shared)
+    accepted = tuple(
+        min(draw.of((drafts, 0, 1, drafts, 2), "accepted"), drafts)
+        for _ in range(draw.between(1, 4, "acceptance pattern"))
+    )
+    request = Request(
+        id=f"r{i}",
+        arrival=arrival,
+        prompt_len=prompt,
+        max_tokens=draw.between(1, 14, "max tokens"),
+        stream=draw.of((i, 0), "stream"),
+        share=share,
+        accepted=accepted,
+    )
+    aborts = []
+    if draw.chance(6, "abort"):
+        step = arrival + draw.between(1, 16, "abort step")
+        phase = draw.of(PHASES, "phase")
+        aborts.append(Abort(request=request.id, step=step, phase=phase))
+    return request, aborts
+
+
+def _limits(draw: _Draw, drafts: int, block_size: int, requests: Sequence[Request]) -> Limits:
+    longest = max(r.prompt_len + r.max_tokens for r in requests)
+    return Limits(
+        max_num_seqs=draw.of((4, 3, 2, 6), "max_num_seqs"),
+        max_num_batched_tokens=max(draw.of((64, 16, 24, 32), "token budget"), block_size + drafts + 1),
+        max_model_len=longest + drafts + 2,
+        retention_interval=draw.of((0, None, block_size, 2 * block_size), "retention"),
+        graph_sizes=draw.of(((), (4,), (2, 4, 8)), "graph sizes"),
+    )
+
+
+def _layout(draw: _Draw, drafts: int, block_size: int, limits: Limits, requests: Sequence[Request]) -> Layout:
+    conv = StateSpec("conv", draw.of((4, 5, 9), "conv dim"), draw.of((2, 4), "conv element"))
+    temporal = StateSpec("temporal", draw.of((8, 13, 11), "temporal dim"), draw.of((2, 1, 4), "temporal element"))
+    shapes = ((conv, temporal), (temporal,), (conv,), (conv, temporal, temporal))
+    recurrent = [
+        GroupSpec("recurrent", block_size, states=draw.of(shapes, "states"))
+        for _ in range(draw.of((1, 2, 2, 3), "recurrent groups"))
+    ]
+    groups = (*recurrent, GroupSpec("attention", block_size, kv_bytes=draw.of((8, 9), "kv bytes")))
+    longest = max(r.prompt_len + r.max_tokens for r in requests) + drafts + 1
+    attention = -(-longest // block_size) + 1
+    states = drafts + 8
+    single = attention + len(recurrent) * states
+    extra = draw.of((4, 1, 2, 0), "pool slack") * single // 2
+    return Layout(
+        groups=groups,
+        layers=draw.of((1, 2), "layers"),
+        num_blocks=1 + single + extra,
+        num_drafts=drafts,
+        conv_kernel=draw.of((4, 2, 3), "conv kernel"),
+        conv_layout=draw.of(("SD", "DS"), "conv layout"),
+        page_padding=draw.of((0, 8, 3), "page padding"),
+        base_offset=draw.of((0, 1, 4), "base offset"),
+    )
+
+
+def _order(draw: _Draw, pp: int) -> Order:
+    names = [a for a in actors(pp) if a != "engine"]
+    holds: list[Hold] = []
+    for _ in range(draw.of(HOLDS, "holds")):
+        at = holds[-1].at if holds else 0
+        holds.append(draw.part(partial(_hold, at=at, names=names)))
+    return Order(holds=tuple(holds))
+
+
+def _hold(draw: _Draw, *, at: int, names: Sequence[str]) -> Hold:
+    at += draw.between(1, 120, "hold gap")
+    length = draw.of((1, 4, 16, 64), "hold length")
+    return Hold(at=at, actor=draw.of(names, "hold actor"), decisions=length)

@@ -1,0 +1,80 @@
+"""Hypothesis strategies for schedules, and the profiles to run properties with.
+
+Schedules are drawn through the generator that seeds use, so Hypothesis shrinks towards fewer requests, fewer tokens, a
+smaller P and K and the fewest deviations from canonical order. `assert_isolated` states the property.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from hypothesis import HealthCheck, Phase, Verbosity, settings
+from hypothesis import strategies as st
+from hypothesis.database import (
+    DirectoryBasedExampleDatabase,
+    ExampleDatabase,
+    GitHubArtifactDatabase,
+    MultiplexedDatabase,
+    ReadOnlyDatabase,
+)
+
+from stalerow.simulator.schedule.choosers.hypothesis import HypothesisChooser
+from stalerow.simulator.schedule.generate import Runner, generate
+from stalerow.simulator.schedule.values import Schedule
+from stalerow.simulator.testing.isolation import IsolationError, assert_isolated
+
+__all__ = ["PROFILES", "IsolationError", "assert_isolated", "load_profile", "schedules"]
+
+PROFILES = ("ci", "fuzz", "nightly")
+
+
+@st.composite
+def schedules(draw: Any, pp: int | None = None, runner: Runner | None = None) -> Schedule:
+    """Whole schedules with their order of events. `pp` and `runner` fix what would be drawn otherwise."""
+    return generate(HypothesisChooser(draw), pp, runner)
+
+
+def load_profile(name: str) -> settings:
+    """Make one of `PROFILES` Hypothesis' current settings.
+
+    ci: derandomized, 60 examples, prints what reproduces a failure. fuzz: explores, 500 examples, keeps failures in the
+    example database. nightly: 5000 examples, every distinct failure. With GITHUB_TOKEN and GITHUB_REPOSITORY set, fuzz
+    and nightly also start from the examples that the repository's workflow kept as an artifact.
+    """
+    common: dict[str, Any] = {
+        "deadline": None,
+        "derandomize": False,
+        "print_blob": True,
+        "suppress_health_check": [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much],
+    }
+    if name == "ci":
+        # Without the explain phase, which runs a failure many more times to say which lines it ran.
+        phases = (Phase.explicit, Phase.reuse, Phase.generate, Phase.target, Phase.shrink)
+        profile = settings(
+            max_examples=60,
+            database=None,
+            phases=phases,
+            report_multiple_bugs=False,
+            **common | {"derandomize": True},
+        )
+    elif name == "fuzz":
+        profile = settings(max_examples=500, database=_database(), report_multiple_bugs=False, **common)
+    elif name == "nightly":
+        profile = settings(
+            max_examples=5000, database=_database(), phases=tuple(Phase), verbosity=Verbosity.normal, **common
+        )
+    else:
+        raise ValueError(f"profile {name!r} is not known: give one of {', '.join(PROFILES)}")
+    settings.register_profile(f"stalerow-{name}", profile)
+    settings.load_profile(f"stalerow-{name}")
+    return profile
+
+
+def _database() -> ExampleDatabase:
+    local = DirectoryBasedExampleDatabase(".hypothesis/examples")
+    owner, _, repository = os.environ.get("GITHUB_REPOSITORY", "").partition("/")
+    if not (os.environ.get("GITHUB_TOKEN") and repository):
+        return local
+    shared = GitHubArtifactDatabase(owner, repository, artifact_name="stalerow-examples")
+    return MultiplexedDatabase(local, ReadOnlyDatabase(shared))

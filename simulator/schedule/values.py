@@ -1,0 +1,220 @@
+"""A `Schedule`: the one immutable value that decides a whole run, and its JSON or TOML file.
+
+It holds the pipeline, the memory layout, the scheduler's limits, the requests with the acceptance of their drafts, the
+aborts and the order of events. `generate` makes one from choices, `load` reads one from a file, `run` consumes it.
+"""
+
+from __future__ import annotations
+
+import os
+import tomllib
+from pathlib import Path
+from typing import Any, Literal
+
+import msgspec
+
+from stalerow.kernels.base.layout import Layout
+from stalerow.simulator.errors import UsageError
+
+FORMAT = 1
+PROFILES = ("0.32", "0.33")
+
+
+class Pipeline(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The engine's shape: ranks, drafts per decode step, scheduling mode and model runner."""
+
+    pp: int = 2
+    drafts: int = 1
+    async_scheduling: bool = True
+    runner: Literal["v1", "v2"] = "v2"
+    profile: str = "0.32"
+
+
+class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Scheduler limits, under the engine's names. Sizes in tokens unless said otherwise.
+
+    retention_interval: which recurrent boundary states keep their hash (0: replay boundary and junctions; None: every
+    boundary). graph_sizes: batch sizes (rows) with a captured decode graph; a uniform decode batch is padded up to one.
+    staging_depth: buffers of a host-shared staging pool; None means one per step that may be in flight.
+    """
+
+    max_num_seqs: int = 4
+    max_num_batched_tokens: int = 64
+    max_model_len: int = 128
+    retention_interval: int | None = 0
+    prefix_match_unit: int | None = None
+    prefix_caching: bool = True
+    graph_sizes: tuple[int, ...] = ()
+    staging_depth: int | None = None
+    max_steps: int = 400
+
+
+class Request(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One request. Its first `share[1]` prompt tokens come from the token stream `share[0]`, the rest from `stream`.
+
+    arrival: the engine iteration before whose scheduling it is added (from 1). accepted: drafts accepted in its first,
+    second, ... verification step, repeated from the start when they run out.
+    """
+
+    id: str
+    arrival: int = 1
+    prompt_len: int
+    max_tokens: int
+    stream: int
+    share: tuple[int, int] | None = None
+    accepted: tuple[int, ...] = (0,)
+
+
+class Abort(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """`request` is aborted right before schedule number `step`, or before the output processed after it."""
+
+    request: str
+    step: int
+    phase: Literal["pre_schedule", "pre_update"] = "pre_schedule"
+
+
+class Hold(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """From decision `at` on, `actor` is passed over for `decisions` decisions unless nothing else can happen."""
+
+    at: int
+    actor: str
+    decisions: int = 1
+
+
+class Order(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Deviations from the canonical order of events: holds, and single picks as (decision, choice)."""
+
+    holds: tuple[Hold, ...] = ()
+    picks: tuple[tuple[int, int], ...] = ()
+
+    @property
+    def deviations(self) -> int:
+        return len(self.holds) + len(self.picks)
+
+
+class Schedule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Everything that decides a run. `seed` and `family` only remember where a generated schedule came from."""
+
+    format: int = FORMAT
+    seed: int | None = None
+    family: int | msgspec.UnsetType = msgspec.UNSET
+    pipeline: Pipeline
+    layout: Layout
+    limits: Limits
+    requests: tuple[Request, ...]
+    aborts: tuple[Abort, ...] = ()
+    order: Order = Order()
+
+
+def with_profile(schedule: Schedule, profile: str) -> Schedule:
+    """The same schedule under the rules of another release."""
+    return msgspec.structs.replace(schedule, pipeline=msgspec.structs.replace(schedule.pipeline, profile=profile))
+
+
+def actors(pp: int) -> list[str]:
+    """Names of everything that can act, in canonical order of precedence: devices, side stream, hosts, engine."""
+    return [f"device{r}" for r in range(pp)] + ["side"] + [f"host{r}" for r in range(pp)] + ["engine"]
+
+
+def validate(schedule: Schedule) -> Schedule:
+    """Check what types cannot say. Raises `UsageError` naming the value and the remedy."""
+    p, limits = schedule.pipeline, schedule.limits
+    if schedule.format != FORMAT:
+        raise UsageError(f"schedule format {schedule.format} is unknown: this release reads format {FORMAT}")
+    _check(p.pp >= 1, f"pipeline.pp is {p.pp}: give at least 1 rank")
+    _check(0 <= p.drafts <= 16, f"pipeline.drafts is {p.drafts}: give 0 to 16")
+    _check(p.profile in PROFILES, f"pipeline.profile is {p.profile!r}: known profiles are {', '.join(PROFILES)}")
+    _check(
+        schedule.layout.num_drafts == p.drafts,
+        f"layout.num_drafts is {schedule.layout.num_drafts} but pipeline.drafts is {p.drafts}: make them equal",
+    )
+    _check(
+        not (p.runner == "v1" and p.async_scheduling and p.pp > 1),
+        "pipeline.async_scheduling is true with runner v1 and pp > 1, which the engine does not support: set it false",
+    )
+    _check(bool(schedule.requests), "requests is empty: give at least one request")
+    ids = [r.id for r in schedule.requests]
+    for name in ids:
+        _check(ids.count(name) == 1, f"request id {name!r} occurs {ids.count(name)} times: make ids unique")
+    for r in schedule.requests:
+        _check(r.prompt_len >= 1, f"request {r.id}: prompt_len is {r.prompt_len}: give at least 1 token")
+        _check(r.max_tokens >= 1, f"request {r.id}: max_tokens is {r.max_tokens}: give at least 1 token")
+        _check(r.arrival >= 1, f"request {r.id}: arrival is {r.arrival}: engine iterations count from 1")
+        total = r.prompt_len + r.max_tokens
+        _check(
+            total <= limits.max_model_len,
+            f"request {r.id}: prompt_len + max_tokens is {total}, over limits.max_model_len {limits.max_model_len}: "
+            "raise the limit or shorten the request",
+        )
+        _check(
+            bool(r.accepted) and all(0 <= a <= p.drafts for a in r.accepted),
+            f"request {r.id}: accepted is {list(r.accepted)}: give one or more counts from 0 to pipeline.drafts",
+        )
+    for a in schedule.aborts:
+        _check(a.request in ids, f"abort of {a.request!r}: no such request; known are {', '.join(ids)}")
+    known = actors(p.pp)
+    for h in schedule.order.holds:
+        _check(h.actor in known, f"order.holds names {h.actor!r}: actors are {', '.join(known)}")
+    return schedule
+
+
+def _check(ok: bool, message: str) -> None:
+    if not ok:
+        raise UsageError(message)
+
+
+def to_json(schedule: Schedule) -> bytes:
+    """Human-readable JSON, stable byte for byte for equal schedules."""
+    return msgspec.json.format(msgspec.json.encode(schedule, order="deterministic"), indent=2) + b"\n"
+
+
+def from_builtins(data: Any, source: str) -> Schedule:
+    """Build a `Schedule` from parsed JSON or TOML; `source` names it in errors."""
+    if isinstance(data, dict) and data.get("format", FORMAT) != FORMAT:
+        raise UsageError(
+            f"{source}: schedule format {data['format']!r} is unknown: this release reads format {FORMAT}; "
+            "use the release that wrote the file, or remove fields until it validates"
+        )
+    try:
+        schedule = msgspec.convert(data, Schedule, strict=True)
+    except (msgspec.ValidationError, ValueError) as error:
+        raise UsageError(f"{source}: not a schedule: {_one_line(error)}") from None
+    try:
+        return validate(schedule)
+    except UsageError as error:
+        raise UsageError(f"{source}: {error}") from None
+
+
+def load(path: str | os.PathLike[str]) -> Schedule:
+    """Read a schedule from a .json or .toml file. Raises `UsageError`."""
+    path = Path(path)
+    try:
+        raw = path.read_bytes()
+    except OSError as error:
+        raise UsageError(f"{path}: cannot be read ({error.strerror}): give a schedule file or a seed") from None
+    try:
+        data = tomllib.loads(raw.decode()) if path.suffix == ".toml" else msgspec.json.decode(raw)
+    except (msgspec.DecodeError, tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise UsageError(f"{path}: not valid {path.suffix[1:] or 'JSON'}: {_one_line(error)}") from None
+    if isinstance(data, dict) and "schedule" in data:  # a saved failure wraps its schedule
+        data = data["schedule"]
+    return from_builtins(data, str(path))
+
+
+def write_beside(path: str | os.PathLike[str], data: bytes) -> None:
+    """Write a file so that a crash leaves the old one or the new one, never a broken one."""
+    path = Path(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        with open(temporary, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def _one_line(error: Exception) -> str:
+    return " ".join(str(error).split())

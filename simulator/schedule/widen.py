@@ -1,0 +1,52 @@
+"""What only some public bugs need from a schedule: groups of different block sizes, and pages packed another way.
+
+The last choices of `generate`; the simple answers leave the schedule as it is. In: a schedule in its simple shape.
+Out: the same requests in a wider layout.
+"""
+
+from __future__ import annotations
+
+import math
+
+import msgspec
+
+from stalerow.kernels.base.layout import GroupSpec, Layout
+from stalerow.simulator.schedule.choosers import Chooser
+from stalerow.simulator.schedule.values import Schedule
+
+
+def widen(chooser: Chooser, schedule: Schedule) -> Schedule:
+    """Draw another block size for attention (and with it partial hits) and another packing of states."""
+    ratio = (0, 0, -2, 2, -4)[chooser.pick(5, "attention block ratio")]
+    reverse = chooser.pick(4, "states reversed") == 3
+    layout = schedule.layout
+    size = layout.recurrent_block_size
+    groups = tuple(_group(g, _size(size, ratio), reverse) for g in layout.groups)
+    if ratio == 0:
+        return msgspec.structs.replace(schedule, layout=msgspec.structs.replace(layout, groups=groups))
+    return _resize(schedule, groups)
+
+
+def _size(size: int, ratio: int) -> int:
+    return size * ratio if ratio > 0 else max(size // -ratio, 1) if ratio else size
+
+
+def _group(group: GroupSpec, attention: int, reverse: bool) -> GroupSpec:
+    if group.kind == "attention":
+        return msgspec.structs.replace(group, block_size=attention)
+    return msgspec.structs.replace(group, states=group.states[::-1]) if reverse else group
+
+
+def _resize(schedule: Schedule, groups: tuple[GroupSpec, ...]) -> Schedule:
+    """Give the pool as many more blocks as the attention groups need, and round what must be a multiple."""
+    limits, old = schedule.limits, schedule.layout
+    longest = max(r.prompt_len + r.max_tokens for r in schedule.requests) + old.num_drafts + 1
+    needed = sum(-(-longest // g.block_size) + 1 for g in groups if g.kind == "attention")
+    had = sum(-(-longest // g.block_size) + 1 for g in old.groups if g.kind == "attention")
+    blocks = max(old.num_blocks - had + needed, needed + 2)
+    unit = math.lcm(*(g.block_size for g in groups))
+    interval = limits.retention_interval
+    if interval:
+        limits = msgspec.structs.replace(limits, retention_interval=-(-interval // unit) * unit)
+    layout: Layout = msgspec.structs.replace(old, groups=groups, num_blocks=blocks)
+    return msgspec.structs.replace(schedule, layout=layout, limits=limits)

@@ -1,0 +1,124 @@
+"""Saved failures: what is written is what is read, also by another release."""
+
+import os
+
+import msgspec
+import pytest
+
+from stalerow.simulator.campaign import failures
+from stalerow.simulator.campaign.failures import Failure, Origin
+from stalerow.simulator.errors import UsageError
+from stalerow.simulator.run.subject import Subject
+from stalerow.simulator.schedule.generate import from_seed
+
+SUBJECT = Subject(kernels="reference:batch-row")
+SEED = 6
+
+
+@pytest.fixture(scope="module")
+def failure():
+    schedule = from_seed(SEED)
+    outcome = SUBJECT.run(schedule)
+    return Failure(
+        kind=outcome.violations[0].kind,
+        subject=SUBJECT,
+        violation=outcome.violations[0],
+        digest=outcome.digest,
+        origin=Origin(seed=SEED, command="stalerow replay 6"),
+        versions=failures.versions(),
+        schedule=schedule,
+    )
+
+
+@pytest.fixture
+def data(failure):
+    return msgspec.json.decode(failures.to_json(failure))
+
+
+def rewrite(tmp_path, data):
+    path = tmp_path / "old.json"
+    path.write_bytes(msgspec.json.encode(data))
+    return path
+
+
+def test_a_saved_failure_reads_back_equal(tmp_path, failure):
+    path = failures.save(failure, tmp_path)
+    assert failures.load(path) == failures.Loaded(path, failure, ())
+    assert failures.saved(tmp_path) == [path]
+
+
+def test_saving_twice_leaves_one_file_with_a_telling_name(tmp_path, failure):
+    first = failures.save(failure, tmp_path)
+    assert failures.save(failure, tmp_path) == first
+    assert [p.name for p in tmp_path.iterdir()] == [first.name]
+    assert "reference_batch_row" in first.name
+    assert first.name.endswith("-seed6.json")
+
+
+def test_half_written_files_of_dead_processes_are_swept(tmp_path, failure):
+    path = failures.save(failure, tmp_path)
+    dead, mine = tmp_path / ".a.json.999999999.tmp", tmp_path / f".b.json.{os.getpid()}.tmp"
+    dead.write_bytes(b"{")
+    mine.write_bytes(b"{")
+    failures.sweep(tmp_path)
+    assert sorted(tmp_path.iterdir()) == sorted([path, mine])
+
+
+def test_fields_of_other_releases_are_named_and_left_out(tmp_path, data, failure):
+    data["mood"] = "blue"
+    data["schedule"]["pipeline"]["expert_parallel"] = 2
+    data["schedule"]["requests"][0]["priority"] = 1
+    loaded = failures.load(rewrite(tmp_path, data))
+    assert loaded.failure == failure
+    assert loaded.problems == (
+        "mood is not known to this release: left out",
+        "schedule.pipeline.expert_parallel is not known to this release: left out",
+        "schedule.requests[0].priority is not known to this release: left out",
+    )
+
+
+def test_missing_fields_take_their_defaults(tmp_path, data):
+    del data["schedule"]["requests"][0]["arrival"]
+    del data["origin"]
+    loaded = failures.load(rewrite(tmp_path, data))
+    assert loaded.problems == ()
+    assert loaded.failure.schedule.requests[0].arrival == 1
+
+
+def test_values_that_no_longer_fit_are_named_with_what_replaces_them(tmp_path, data):
+    data["schedule"]["layout"]["conv_layout"] = "SWIZZLED"
+    (problem,) = failures.load(rewrite(tmp_path, data)).problems
+    assert "schedule.layout.conv_layout is 'SWIZZLED'" in problem
+    assert "its default is used" in problem
+
+
+def test_other_formats_are_read_field_by_field(tmp_path, data, failure):
+    data["failure_format"], data["schedule"]["format"] = 0, 9
+    loaded = failures.load(rewrite(tmp_path, data))
+    assert loaded.failure == failure
+    assert [p.split(" is ")[0] for p in loaded.problems] == ["failure_format", "schedule.format"]
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        (lambda d: d.pop("schedule"), "it has no 'schedule'"),
+        (lambda d: d["schedule"].pop("requests"), "schedule.requests is missing"),
+        (lambda d: d["schedule"]["requests"][0].update(prompt_len="long"), r"schedule.requests\[0\].prompt_len"),
+        (lambda d: d["schedule"]["pipeline"].update(profile="0.1"), "known profiles are"),
+    ],
+)
+def test_what_cannot_be_replayed_says_why(tmp_path, data, change, says):
+    change(data)
+    with pytest.raises(UsageError, match=says):
+        failures.load(rewrite(tmp_path, data))
+
+
+def test_files_that_are_not_failures(tmp_path):
+    broken = tmp_path / "broken.json"
+    broken.write_text("{")
+    assert not failures.is_failure(broken)
+    with pytest.raises(UsageError, match="not valid JSON"):
+        failures.load(broken)
+    with pytest.raises(UsageError, match="cannot be read"):
+        failures.load(tmp_path / "none.json")

@@ -1,0 +1,197 @@
+"""Campaigns: what they find does not depend on jobs or luck, and nothing that happens to them loses it."""
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from stalerow.simulator.campaign import failures
+from stalerow.simulator.campaign.fuzz import Campaign, Options
+from stalerow.simulator.commands.fuzz import duration, shard
+from stalerow.simulator.errors import UsageError
+from stalerow.simulator.run.subject import Subject
+
+BATCH_ROW = Subject(kernels="reference:batch-row")
+REQ_IDX = Subject(kernels="reference:req-idx")
+
+
+class Quiet:
+    """A listener that keeps what it is told."""
+
+    def __init__(self, on_finding=None):
+        self.findings, self.breaches, self.notes = [], [], []
+        self._on_finding = on_finding
+
+    def tick(self, tally, doing):
+        pass
+
+    def finding(self, finding):
+        self.findings.append(finding)
+        if self._on_finding:
+            self._on_finding()
+
+    def breach(self, finding):
+        self.breaches.append(finding)
+
+    def note(self, text):
+        self.notes.append(text)
+
+
+def fuzz(tmp_path, subject, listener=None, **options):
+    return Campaign(Options(subject=subject, folder=tmp_path / "failures", **options), listener or Quiet()).run()
+
+
+def test_the_first_failure_is_the_same_with_any_number_of_jobs(tmp_path):
+    one = fuzz(tmp_path / "1", BATCH_ROW, jobs=1, runs=30)
+    two = fuzz(tmp_path / "2", BATCH_ROW, jobs=2, runs=30)
+    (first,), (second,) = one.findings, two.findings
+    assert first.failure == second.failure
+    assert first.drawing == second.drawing
+    assert one.exit_code() == two.exit_code() == 1
+
+
+def test_a_finding_is_saved_shrunk_and_drawn(tmp_path):
+    listener = Quiet()
+    tally = fuzz(tmp_path, BATCH_ROW, listener, runs=30)
+    (finding,) = tally.findings
+    assert listener.findings == [finding]
+    assert failures.load(finding.path).failure == finding.failure
+    assert finding.failure.shrunk
+    assert len(finding.failure.schedule.requests) == 2
+    lines = finding.drawing.splitlines()
+    assert len(lines) <= 40
+    assert max(map(len, lines)) <= 100
+    assert finding.failure.origin.command == "stalerow replay 6 --kernels reference:batch-row"
+    assert list((tmp_path / "running").iterdir()) == []
+
+
+def test_a_clean_campaign_counts_marks(tmp_path):
+    tally = fuzz(tmp_path, REQ_IDX, jobs=2, runs=16)
+    assert tally.schedules == 16
+    assert (tally.exit_code(), tally.exit_code(require_marks=True)) == (0, 1)
+    assert tally.marks["running column moved"] > 8
+    assert "open window" in tally.missed
+    assert not (tmp_path / "failures").exists()
+
+
+def test_shards_divide_the_seeds_between_them():
+    whole = [s.number for s in Options(subject=REQ_IDX, start=5, runs=20).seeds()]
+    parts = [[s.number for s in Options(subject=REQ_IDX, start=5, runs=20, shard=(i, 3)).seeds()] for i in (1, 2, 3)]
+    assert whole == list(range(5, 25))
+    assert sorted(seed for part in parts for seed in part) == whole
+    assert all(part == sorted(part) for part in parts)
+
+
+@pytest.mark.parametrize(("name", "how"), [("exits", "exited with code 7"), ("segfaults", "was killed by SIGSEGV")])
+def test_a_seed_that_kills_its_worker_is_a_finding(tmp_path, doubles, name, how):
+    tally = fuzz(tmp_path, Subject(kernels=f"stalerow_doubles:{name}"), runs=12, keep_going=True)
+    (finding,) = tally.findings
+    assert finding.failure.kind == "crash"
+    assert how in finding.failure.note
+    assert tally.schedules == 12
+    assert tally.kinds["crash"] > 1
+    assert failures.load(finding.path).failure.schedule.seed == finding.failure.origin.seed
+
+
+def test_kernels_that_read_the_clock_are_a_determinism_breach(tmp_path, doubles):
+    listener = Quiet()
+    tally = fuzz(tmp_path, Subject(kernels="stalerow_doubles:clock"), listener, runs=4)
+    (breach,) = tally.breaches
+    assert breach.failure.kind == "determinism breach"
+    assert tally.exit_code() == 3
+    assert listener.breaches == [breach]
+
+
+def test_an_error_in_the_kernels_is_an_internal_error_with_its_seed(tmp_path, doubles):
+    tally = fuzz(tmp_path, Subject(kernels="stalerow_doubles:raises"), runs=4)
+    (breach,) = tally.breaches
+    assert breach.failure.kind == "internal error"
+    assert "ZeroDivisionError" in breach.failure.note
+    assert tally.exit_code() == 3
+
+
+def test_an_unknown_kernel_set_is_a_usage_error(tmp_path):
+    with pytest.raises(UsageError, match="unknown kernel set 'nope'"):
+        fuzz(tmp_path, Subject(kernels="nope"), runs=2)
+
+
+def test_an_interrupt_keeps_what_was_found(tmp_path):
+    def interrupt():
+        raise KeyboardInterrupt
+
+    tally = fuzz(tmp_path, BATCH_ROW, Quiet(on_finding=interrupt), runs=30, keep_going=True)
+    assert tally.interrupted
+    assert tally.exit_code() == 130
+    assert len(tally.findings) == 1
+    assert tally.findings[0].path in failures.saved(tmp_path / "failures")
+
+
+def test_time_bounds_a_campaign(tmp_path):
+    began = time.monotonic()
+    tally = fuzz(tmp_path, REQ_IDX, seconds=1.0)
+    assert tally.schedules > 0
+    assert time.monotonic() - began < 30
+
+
+def _start(folder: Path, *options: str) -> subprocess.Popen:
+    command = [sys.executable, "-m", "stalerow.simulator.commands.cli", "fuzz", "--kernels", "reference:batch-row"]
+    command += ["--seed", "6", "--jobs", "1", "--keep-going", "--failures", str(folder / "failures"), *options]
+    return subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, cwd=folder)
+
+
+def test_killing_the_process_loses_no_failure_and_breaks_no_file(tmp_path):
+    moments = random.Random(0)
+    before: set[str] = set()
+    for _ in range(20):
+        process = _start(tmp_path)
+        time.sleep(moments.uniform(0.2, 2.6))
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+        found = failures.saved(tmp_path / "failures")
+        for path in found:
+            assert failures.load(path).problems == ()
+        assert before <= {p.name for p in found}
+        before = {p.name for p in found}
+    # Long enough once, so that there is something to lose whatever the machine's speed.
+    process = _start(tmp_path, "--runs", "1")
+    assert process.wait(timeout=120) == 1
+    names = {p.name for p in failures.saved(tmp_path / "failures")}
+    assert before <= names
+    assert len(names) >= 1
+    assert not list((tmp_path / "failures").glob(".*.tmp"))
+
+
+def test_ctrl_c_ends_with_130(tmp_path):
+    process = _start(tmp_path, "--time", "60s")
+    deadline = time.monotonic() + 60
+    while not failures.saved(tmp_path / "failures") and time.monotonic() < deadline:
+        time.sleep(0.05)
+    process.send_signal(signal.SIGINT)
+    assert process.wait(timeout=60) == 130
+    assert failures.saved(tmp_path / "failures")
+
+
+@pytest.mark.parametrize(("text", "seconds"), [("60s", 60), ("2m", 120), ("1h", 3600), ("1.5", 1.5)])
+def test_durations(text, seconds):
+    assert duration(text) == seconds
+
+
+@pytest.mark.parametrize(("read", "text"), [(duration, "soon"), (duration, "0s"), (shard, "3/2"), (shard, "0/2")])
+def test_bad_option_values_say_what_to_give(read, text):
+    with pytest.raises(Exception, match="give"):
+        read(text)
+
+
+def test_workers_write_down_what_they_are_at(tmp_path):
+    running = tmp_path / "running"
+    running.mkdir()
+    (running / "999999999-0.txt").write_text("stalerow replay 3 --kernels batch-row\n")
+    listener = Quiet()
+    fuzz(tmp_path, REQ_IDX, listener, runs=1)
+    assert listener.notes == ["an earlier campaign was killed while at: stalerow replay 3 --kernels batch-row"]
+    assert os.listdir(running) == []

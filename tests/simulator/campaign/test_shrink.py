@@ -1,0 +1,78 @@
+"""Shrinking keeps the failure and loses everything else."""
+
+import pytest
+
+from stalerow.simulator.campaign.shrink import shrink, signature
+from stalerow.simulator.run.subject import Subject
+from stalerow.simulator.schedule.edits import edits
+from stalerow.simulator.schedule.generate import from_seed
+from stalerow.simulator.schedule.values import Hold, Order, Schedule, validate
+
+SUBJECT = Subject(kernels="reference:batch-row")
+
+
+def first(schedule):
+    return signature(SUBJECT.run(schedule).violations[0])
+
+
+def with_fields(schedule, **fields):
+    return Schedule(**{f: getattr(schedule, f) for f in schedule.__struct_fields__} | fields)
+
+
+def test_a_seed_shrinks_to_two_requests_in_canonical_order():
+    schedule = from_seed(6)
+    wanted = first(schedule)
+    small = shrink(SUBJECT, schedule, wanted).schedule
+    assert first(small) == wanted
+    assert len(schedule.requests) > 2
+    assert (len(small.requests), small.pipeline.pp, small.order.deviations, small.aborts) == (2, 2, 0, ())
+    assert small.seed is None
+
+
+def test_shrinking_is_repeatable():
+    schedule = from_seed(6)
+    assert shrink(SUBJECT, schedule, first(schedule), budget=60) == shrink(
+        SUBJECT, schedule, first(schedule), budget=60
+    )
+
+
+def test_a_forced_pipeline_size_is_shrunk_too():
+    seed = next(s for s in range(40) if SUBJECT.run(from_seed(s, pp=4, runner="v2")).violations)
+    schedule = from_seed(seed, pp=4, runner="v2")
+    wanted = first(schedule)
+    small = shrink(SUBJECT, schedule, wanted, pp=4, runner="v2", budget=300).schedule
+    assert first(small) == wanted
+    assert small.pipeline.pp == 2
+
+
+def test_the_budget_bounds_the_runs():
+    schedule = from_seed(6)
+    shrunk = shrink(SUBJECT, schedule, first(schedule), budget=12)
+    assert shrunk.runs <= 12 + 6  # the edits' own half
+    assert first(shrunk.schedule) == first(schedule)
+
+
+def test_a_schedule_without_a_seed_shrinks_by_edits():
+    small = shrink(SUBJECT, from_seed(6), first(from_seed(6))).schedule
+    holds = (Hold(at=400, actor="device0"), Hold(at=500, actor="host0", decisions=4))
+    padded = with_fields(small, order=Order(holds=holds), requests=(*small.requests, _late_request(small)))
+    wanted = first(padded)
+    again = shrink(SUBJECT, padded, wanted).schedule
+    assert first(again) == wanted
+    assert len(again.requests) == 2
+    assert again.order.deviations == 0
+
+
+def _late_request(schedule):
+    last = schedule.requests[-1]
+    fields = {f: getattr(last, f) for f in last.__struct_fields__}
+    return type(last)(**fields | {"id": "late", "arrival": 40})
+
+
+@pytest.mark.parametrize("seed", range(0, 30, 3))
+def test_edits_are_valid_and_different(seed):
+    schedule = from_seed(seed)
+    made = list(edits(schedule))
+    assert made
+    for edited in made:
+        assert validate(edited) == edited != schedule

@@ -1,0 +1,85 @@
+"""Workers that die, raise and work."""
+
+import os
+import signal
+import time
+from pathlib import Path
+
+import pytest
+
+from stalerow.simulator.campaign.workers import Workers, abandoned
+from stalerow.simulator.errors import InternalError, UsageError
+
+
+def square(task):
+    if task == "exit":
+        os._exit(9)
+    if task == "segv":
+        os.kill(os.getpid(), signal.SIGSEGV)
+    if task == "usage":
+        raise UsageError("no such thing")
+    if task == "bug":
+        raise KeyError("gone")
+    if isinstance(task, tuple):
+        time.sleep(task[0])
+        return Path(task[1]).read_text()
+    return task * task
+
+
+def test_results_come_in_the_order_of_tasks():
+    with Workers(2, square) as workers:
+        assert [d.value for d in workers.map(iter(range(9)))] == [n * n for n in range(9)]
+
+
+def test_a_death_costs_its_own_task_only():
+    with Workers(2, square) as workers:
+        done = list(workers.map(iter([2, "exit", 3, "segv", 4])))
+    assert [d.value for d in done] == [4, None, 9, None, 16]
+    assert [d.died for d in done] == ["", "exited with code 9", "", "killed by SIGSEGV", ""]
+    assert [d.task for d in done] == [2, "exit", 3, "segv", 4]
+
+
+def test_errors_come_back_with_their_trace():
+    with Workers(1, square) as workers:
+        usage, bug, fine = workers.map(iter(["usage", "bug", 5]))
+    assert isinstance(usage.error, UsageError)
+    assert str(usage.error) == "no such thing"
+    assert isinstance(bug.error, InternalError)
+    assert "gone" in str(bug.error)
+    assert "KeyError" in bug.trace
+    assert fine.value == 25
+
+
+def test_a_task_is_written_down_before_it_starts(tmp_path):
+    notes = tmp_path / "notes"
+    with Workers(1, square, notes) as workers:
+        note = notes / f"{os.getpid()}-0.txt"
+        (done,) = workers.map(iter([(0.0, str(note))]))
+        assert done.value == f"{(0.0, str(note))}\n"
+    assert list(notes.iterdir()) == []
+
+
+def test_notes_of_killed_parents_are_found(tmp_path):
+    (tmp_path / "999999999-0.txt").write_text("seed 5\n")
+    (tmp_path / f"{os.getpid()}-0.txt").write_text("seed 6\n")
+    assert abandoned(tmp_path) == [(tmp_path / "999999999-0.txt", "seed 5\n")]
+
+
+def test_leaving_ends_workers_that_are_busy():
+    began = time.monotonic()
+    with Workers(1, square) as workers:
+        workers.submit((60.0, os.devnull))
+        process = workers._workers[0].process
+    assert not process.is_alive()
+    assert time.monotonic() - began < 30
+
+
+@pytest.mark.parametrize("jobs", [1, 3])
+def test_running_and_idle_add_up(jobs):
+    with Workers(jobs, square) as workers:
+        assert (workers.idle, workers.running) == (jobs, 0)
+        ticket = workers.submit(7)
+        assert (workers.idle, workers.running) == (jobs - 1, 1)
+        (done,) = workers.wait()
+        assert (done.ticket, done.value) == (ticket, 49)
+        assert (workers.idle, workers.running) == (jobs, 0)

@@ -1,0 +1,105 @@
+"""Properties over drawn schedules, and the assertion with its message."""
+
+import subprocess
+import sys
+
+import pytest
+from hypothesis import find, given, settings
+
+from stalerow.kernels.sets import kernel_set
+from stalerow.simulator.run.subject import Subject
+from stalerow.simulator.schedule.generate import from_seed
+from stalerow.simulator.schedule.strategies import load_profile, schedules
+from stalerow.simulator.schedule.values import validate
+from stalerow.simulator.testing.isolation import STATISTICS, IsolationError, Statistics, assert_isolated
+
+
+@settings(max_examples=40)
+@given(schedules())
+def test_drawn_schedules_are_valid(schedule):
+    assert validate(schedule) is schedule
+
+
+@settings(max_examples=10)
+@given(schedules(pp=3, runner="v2"))
+def test_pipeline_and_runner_can_be_fixed(schedule):
+    assert (schedule.pipeline.pp, schedule.pipeline.runner) == (3, "v2")
+
+
+@settings(max_examples=15)
+@given(schedules())
+def test_req_idx_isolates_requests(schedule):
+    assert_isolated(schedule, "reference:req-idx")
+
+
+def test_hypothesis_shrinks_to_the_simplest_schedule():
+    simplest = find(schedules(), lambda s: True)
+    assert len(simplest.requests) == 1
+    assert (simplest.pipeline.pp, simplest.pipeline.drafts, simplest.order.deviations) == (2, 1, 0)
+
+
+def test_hypothesis_drops_requests_that_do_not_matter():
+    found = find(schedules(), lambda s: any(r.prompt_len > 6 for r in s.requests) and len(s.order.holds) > 0)
+    assert len(found.requests) == 1
+    assert len(found.order.holds) == 1
+
+
+@pytest.mark.parametrize("kernels", ["reference:batch-row", Subject(kernels="reference:batch-row"), "set"])
+def test_the_message_is_the_drawing(kernels):
+    if kernels == "set":
+        kernels = kernel_set("reference:batch-row")
+    with pytest.raises(IsolationError) as caught:
+        assert_isolated(from_seed(6), kernels)
+    message = str(caught.value)
+    assert "cross-request copy: postprocess on rank 0, kernels reference:batch-row" in message
+    assert "deferred postprocess of step" in message
+    assert "again: stalerow replay 6 --kernels reference:batch-row" in message
+    assert caught.value.schedule.seed == 6
+
+
+def test_different_failures_are_different_types():
+    types = set()
+    for seed in (6, 7, 12):
+        with pytest.raises(IsolationError) as caught:
+            assert_isolated(from_seed(seed), "reference:batch-row")
+        types.add(type(caught.value))
+    assert len(types) == 2
+
+
+def test_statistics_count_schedules_marks_and_kinds():
+    before = Statistics()
+    before.merge(STATISTICS.to_builtins())
+    outcome = assert_isolated(from_seed(1), "reference:req-idx")
+    assert STATISTICS.schedules == before.schedules + 1
+    assert STATISTICS.kernels["reference:req-idx"] == before.kernels["reference:req-idx"] + 1
+    assert all(STATISTICS.marks[m] == before.marks[m] + 1 for m in outcome.marks)
+
+
+@pytest.fixture
+def _keep_profile():
+    yield
+    settings.load_profile("suite")
+
+
+@pytest.mark.usefixtures("_keep_profile")
+@pytest.mark.parametrize(("name", "examples"), [("ci", 60), ("fuzz", 500), ("nightly", 5000)])
+def test_profiles(name, examples):
+    profile = load_profile(name)
+    assert settings.default is profile or settings().max_examples == examples
+    assert profile.derandomize is (name == "ci")
+    assert profile.print_blob
+
+
+def test_an_unknown_profile_says_which_there_are():
+    with pytest.raises(ValueError, match="ci, fuzz, nightly"):
+        load_profile("warp")
+
+
+def test_the_plugin_and_the_assertion_import_neither_hypothesis_nor_torch():
+    code = (
+        "import sys, stalerow.simulator.testing.plugin, stalerow.simulator.testing.isolation as i\n"
+        "from stalerow.simulator.schedule.generate import from_seed\n"
+        "i.assert_isolated(from_seed(1), 'reference:req-idx')\n"
+        "print([m for m in ('torch', 'triton', 'hypothesis') if m in sys.modules])"
+    )
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout == "[]\n"

@@ -1,0 +1,124 @@
+"""The pytest plugin, in a project of its own that only has stalerow installed."""
+
+import os
+import subprocess
+import sys
+import xml.etree.ElementTree as ElementTree
+
+import pytest
+
+from stalerow.simulator.campaign import failures
+
+PROJECT = """
+from hypothesis import given
+from stalerow.simulator.schedule.strategies import assert_isolated, schedules
+
+
+def test_seeds(stalerow_schedule, stalerow_kernels):
+    assert_isolated(stalerow_schedule, stalerow_kernels)
+
+
+@given(schedules())
+def test_property(stalerow_kernels, schedule):
+    assert_isolated(schedule, stalerow_kernels)
+
+
+def test_unrelated(stalerow_device):
+    assert stalerow_device == "cpu"
+"""
+
+
+@pytest.fixture
+def project(tmp_path):
+    (tmp_path / "test_engine.py").write_text(PROJECT)
+    (tmp_path / "pytest.ini").write_text("[pytest]\n")
+
+    def run(*options):
+        environment = {k: v for k, v in os.environ.items() if not k.startswith(("GITHUB_", "PYTEST_"))}
+        command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "--stalerow-device", "cpu"]
+        command += ["--stalerow-profile", "ci", "--junit-xml", "junit.xml", *options]
+        done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)
+        return done.returncode, done.stdout + done.stderr
+
+    return run
+
+
+def properties(path, test):
+    for case in ElementTree.parse(path).iter("testcase"):
+        if case.get("name") == test:
+            return {p.get("name"): p.get("value") for p in case.iter("property")}
+    raise AssertionError(f"{test} is not in {path}")
+
+
+@pytest.mark.parametrize("spread", [(), ("-p", "xdist", "-n", "2")], ids=["alone", "xdist"])
+def test_a_failing_seed_is_drawn_saved_and_named(project, tmp_path, spread):
+    options = ("--stalerow-kernels", "reference:batch-row", "--stalerow-seeds", "5:7", "-k", "seeds")
+    code, out = project(*options, *spread)
+    assert code == 1
+    (path,) = failures.saved(tmp_path / ".stalerow" / "failures")
+    command = f"stalerow replay {path.relative_to(tmp_path)}"
+    assert "deferred postprocess of step" in out
+    assert f"replay: {command}" in out
+    assert out.count(command) >= 2  # in the test's report and in the summary
+    assert "2 schedules with reference:batch-row; violating: cross-request copy 1" in out
+    found = properties(tmp_path / "junit.xml", "test_seeds[seed6]")
+    assert found["stalerow.seed"] == "6"
+    assert found["stalerow.command"] == command
+    assert found["stalerow.file"] == str(path.relative_to(tmp_path))
+    failure = failures.load(path).failure
+    assert failure.shrunk
+    assert len(failure.schedule.requests) == 2
+    replayed = subprocess.run(
+        [sys.executable, "-m", "stalerow.simulator.commands.cli", *command.split()[1:]],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+    )
+    assert "FAILS IN THE SAME WAY" in replayed.stdout
+
+
+def test_a_failing_property_is_saved_as_hypothesis_shrank_it(project, tmp_path):
+    code, out = project("--stalerow-kernels", "reference:batch-row", "-k", "property")
+    assert code == 1
+    (path,) = failures.saved(tmp_path / ".stalerow" / "failures")
+    failure = failures.load(path).failure
+    assert len(failure.schedule.requests) == 2
+    assert failure.schedule.pipeline.pp == 2
+    assert failure.schedule.order.deviations <= 1
+    assert "reproduce_failure" in out
+    assert properties(tmp_path / "junit.xml", "test_property")["stalerow.seed"] == "drawn by Hypothesis"
+
+
+def test_clean_kernels_pass_and_the_summary_says_which_marks_were_seen(project, tmp_path):
+    options = ("--stalerow-kernels", "reference:req-idx", "--stalerow-seeds", "0:4", "-k", "not property")
+    code, out = project(*options, "-p", "xdist", "-n", "2")
+    assert code == 0
+    assert "4 schedules with reference:req-idx; violating: none" in out
+    assert "marks seen (schedules): " in out
+    assert "running column moved" in out
+    found = properties(tmp_path / "junit.xml", "test_seeds[seed0]")
+    assert found["stalerow.schedules"] == "1"
+    assert "running column moved" in found["stalerow.marks"]
+    assert not (tmp_path / ".stalerow").exists()
+
+
+def test_missing_marks_fail_the_session_when_required(project):
+    code, out = project("--stalerow-kernels", "reference:req-idx", "--stalerow-seeds", "0:1", "-k", "seeds")
+    assert code == 0
+    code, out = project(
+        "--stalerow-kernels", "reference:req-idx", "--stalerow-seeds", "0:1", "-k", "seeds", "--stalerow-require-marks"
+    )
+    assert code == 1
+    assert "marks not seen:" in out
+
+
+def test_a_session_without_schedules_is_left_alone(project):
+    code, out = project("-k", "unrelated")
+    assert code == 0
+    assert " stalerow " not in out
+
+
+def test_bad_seed_ranges_are_usage_errors(project):
+    code, out = project("--stalerow-seeds", "5")
+    assert code == 4
+    assert "--stalerow-seeds: '5' is not a range of seeds" in out
