@@ -32,7 +32,7 @@ def compile_kernel(module, name, flags):
     kernel = getattr(importlib.import_module("stalerow.kernels." + module), name)
     signature, constants = {}, {}
     for parameter in inspect.signature(kernel.fn).parameters.values():
-        p, scalar_blocks = parameter.name, module.startswith(("forward", "blocks"))
+        p, scalar_blocks = parameter.name, module.startswith(("own.forward", "own.blocks"))
         if p.isupper():
             signature[p], constants[p] = "constexpr", flags.get(p, NUMBERS.get(p, 4))
         elif "int64" in str(parameter.annotation):
@@ -52,31 +52,31 @@ for line in sys.argv[1:]:
 
 COPY = "HAS_IDX_MAPPING ROW_IS_SLOT"
 KERNELS = [
-    f"precopy_triton precopy_kernel {COPY} CHANNELS_FIRST",
-    f"precopy_triton precopy_kernel {COPY} -CHANNELS_FIRST",
-    f"postprocess_triton postprocess_kernel {COPY} CHANNELS_FIRST -HAS_COUNTS",
-    "postprocess_triton postprocess_kernel -HAS_IDX_MAPPING -ROW_IS_SLOT -CHANNELS_FIRST HAS_COUNTS",
-    "preprocess_triton preprocess_kernel",
-    "indices_triton aligned_indices_kernel",
-    "tables_triton apply_writes_kernel",
-    "tables_triton gather_kernel",
-    "update_triton seed_slots_kernel",
-    "update_triton seq_lens_kernel",
-    "update_triton post_update_kernel HAS_QUERY_LEN",
-    "update_triton advance_computed_kernel",
-    "update_triton set_accepted_kernel HAS_SAMPLED",
-    "blocks_triton pages_kernel COPY",
-    "blocks_triton pages_kernel -COPY",
-    "forward_triton_read read_states_kernel",
-    "forward_triton_read read_kv_kernel",
-    "forward_triton_write write_states_kernel",
-    "forward_triton_write write_kv_kernel",
-    "lanes_triton prefix_hashes_kernel",
-    "lanes_triton move_states_kernel",
-    "lanes_triton check_counts_kernel",
-    "lanes_triton check_damage_kernel",
-    "lanes_triton compare_kernel PRINT",
-    "lanes_triton compare_kernel -PRINT",
+    f"align.precopy_triton precopy_kernel {COPY} CHANNELS_FIRST",
+    f"align.precopy_triton precopy_kernel {COPY} -CHANNELS_FIRST",
+    f"align.postprocess_triton postprocess_kernel {COPY} CHANNELS_FIRST -HAS_COUNTS",
+    "align.postprocess_triton postprocess_kernel -HAS_IDX_MAPPING -ROW_IS_SLOT -CHANNELS_FIRST HAS_COUNTS",
+    "align.preprocess_triton preprocess_kernel",
+    "align.indices_triton aligned_indices_kernel",
+    "own.tables_triton apply_writes_kernel",
+    "own.tables_triton gather_kernel",
+    "own.update_triton seed_slots_kernel",
+    "own.update_triton seq_lens_kernel",
+    "own.update_triton post_update_kernel HAS_QUERY_LEN",
+    "own.update_triton advance_computed_kernel",
+    "own.update_triton set_accepted_kernel HAS_SAMPLED",
+    "own.blocks_triton pages_kernel COPY",
+    "own.blocks_triton pages_kernel -COPY",
+    "own.forward_triton_read read_states_kernel",
+    "own.forward_triton_read read_kv_kernel",
+    "own.forward_triton_write write_states_kernel",
+    "own.forward_triton_write write_kv_kernel",
+    "own.lanes_triton prefix_hashes_kernel",
+    "own.lanes_triton move_states_kernel",
+    "own.lanes_triton check_counts_kernel",
+    "own.lanes_triton check_damage_kernel",
+    "own.lanes_triton compare_kernel PRINT",
+    "own.lanes_triton compare_kernel -PRINT",
 ]
 
 
