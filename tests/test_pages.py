@@ -1,4 +1,4 @@
-"""The README's console blocks are run, and what they print is what it says.
+"""The console blocks of the README and of the pages it links are run, and what they print is what they say.
 
 A line of three dots stands for any lines. Durations, rates and the counts that depend on them are not compared.
 """
@@ -14,14 +14,15 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text()
-BLOCKS = re.findall(r"```console\n(.*?)```", README, re.DOTALL)
+PAGES = [ROOT / "README.md", *sorted((ROOT / "simulator/docs").glob("*.md"))]
 ANY_NUMBER = re.compile(r"\d+(\.\d+)?( s\b|s\b| schedules/s)")
 
 
 def sessions() -> list[tuple[str, list[str]]]:
-    """(command, expected lines) of every console block, in order."""
+    """(command, expected lines) of every console block, in order: the README's first."""
     found: list[tuple[str, list[str]]] = []
-    for block in BLOCKS:
+    blocks = [b for page in PAGES for b in re.findall(r"```console\n(.*?)```", page.read_text(), re.DOTALL)]
+    for block in blocks:
         for line in block.splitlines():
             if line.startswith("$ "):
                 found.append((line[2:], []))
@@ -51,7 +52,7 @@ def workplace(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def test_the_blocks_do_what_the_readme_says(workplace: Path) -> None:
+def test_the_blocks_do_what_the_pages_say(workplace: Path) -> None:
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     for command, expected in sessions():
         done = subprocess.run(
@@ -78,7 +79,22 @@ def test_there_is_something_to_run() -> None:
 def test_every_subcommand_is_mentioned() -> None:
     from stalerow.simulator.commands.cli import COMMANDS
 
-    assert [name for name in COMMANDS if f"stalerow {name}" not in README] == []
+    text = "".join(page.read_text() for page in PAGES)
+    assert [name for name in COMMANDS if f"stalerow {name}" not in text] == []
+
+
+def test_links_lead_somewhere() -> None:
+    broken = [
+        (page.name, target)
+        for page in PAGES
+        for target in re.findall(r"\]\((?!https?:)([^)#]+)[^)]*\)", page.read_text())
+        if not (page.parent / target).exists()
+    ]
+    assert broken == []
+
+
+def test_every_page_is_linked_from_the_readme() -> None:
+    assert [page.name for page in PAGES[1:] if f"simulator/docs/{page.name}" not in README] == []
 
 
 def test_the_install_commands_are_the_ones_that_ci_uses() -> None:
