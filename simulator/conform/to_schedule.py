@@ -18,7 +18,7 @@ from stalerow.simulator.conform.wire import step_record
 from stalerow.simulator.engine import profile
 from stalerow.simulator.engine.step import Step
 from stalerow.simulator.errors import UsageError
-from stalerow.simulator.rank.device import Operation
+from stalerow.simulator.rank.operations import Operation
 from stalerow.simulator.schedule.values import Abort, Limits, Pipeline, Request, Schedule, validate
 
 if TYPE_CHECKING:

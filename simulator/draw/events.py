@@ -7,12 +7,26 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 
 from stalerow.simulator.engine.step import Step
-from stalerow.simulator.rank.device import Operation
+from stalerow.simulator.rank.operations import (
+    Advance,
+    BlockCounts,
+    Forward,
+    Free,
+    Gather,
+    Indices,
+    Operation,
+    Postprocess,
+    PostUpdate,
+    Preprocess,
+    ScatterAccepted,
+    Seed,
+    Zero,
+)
 
 if TYPE_CHECKING:
     from stalerow.simulator.run.loop import Simulation
 
-QUIET = ("block_counts", "preprocess", "indices", "advance", "seed", "free")
+QUIET = (BlockCounts, Preprocess, Indices, Advance, Seed, Free)
 
 
 class EventPrinter:
@@ -33,11 +47,9 @@ class EventPrinter:
     def _line(self, simulation: Simulation, actor: str, done: Operation | Step | None) -> str:
         if isinstance(done, Step):
             return f"{actor:<10}schedules step {done.number}: {_step(done)}"
-        if done is None:
+        if done is None or isinstance(done, QUIET):
             return ""
-        if done.kind in QUIET:
-            return ""
-        return f"{actor:<10}step {done.step}: {_operation(simulation, done)}"
+        return f"{actor:<10}step {done.step}: {_operation(done)}"
 
 
 def _step(step: Step) -> str:
@@ -57,14 +69,15 @@ def _lists(ids) -> str:
     return " / ".join(",".join(map(str, group)) or "-" for group in ids)
 
 
-def _operation(simulation: Simulation, done: Operation) -> str:
-    about = done.about
-    if done.kind == "gather":
-        return "gather " + ", ".join(f"row {i} {r}" for i, r in enumerate(about["batch"].requests))
-    if "of" in about:
-        return f"{done.kind} of step {about['of']} for {', '.join(about.get('kept', about.get('rows', ())))}"
-    if done.kind == "forward":
-        return "forward " + ", ".join(about["batch"].requests)
-    if "blocks" in about:
-        return f"{done.kind} blocks {', '.join(map(str, about['blocks']))}"
-    return done.kind
+def _operation(done: Operation) -> str:
+    match done:
+        case Gather():
+            return "gather " + ", ".join(f"row {i} {r}" for i, r in enumerate(done.batch.requests))
+        case PostUpdate() | ScatterAccepted() | Postprocess():
+            return f"{done.kind} of step {done.batch_step} for {', '.join(done.output.kept)}"
+        case Forward():
+            return "forward " + ", ".join(done.batch.requests)
+        case Zero():
+            return f"zero blocks {', '.join(map(str, done.blocks))}"
+        case _:
+            return done.kind

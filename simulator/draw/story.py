@@ -10,14 +10,14 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from stalerow.simulator.engine.step import Step
-from stalerow.simulator.rank.device import Operation
+from stalerow.simulator.rank.operations import Gather, Operation, Postprocess, Precopy
 
 if TYPE_CHECKING:
     from stalerow.simulator.run.loop import Simulation
 
 
 @dataclass(slots=True)
-class Postprocess:
+class SeenPostprocess:
     """One postprocess launch: for the batch of step `of`, run during `during`, over the table gathered for `gathered`.
 
     `rows` are the requests of step `of` by row; `kept` those whose output was not masked.
@@ -36,7 +36,7 @@ class RankStory:
     """rows[step]: requests by batch row; posts[during]: postprocess launches of that step."""
 
     rows: dict[int, tuple[str, ...]] = field(default_factory=dict)
-    posts: dict[int, list[Postprocess]] = field(default_factory=dict)
+    posts: dict[int, list[SeenPostprocess]] = field(default_factory=dict)
 
 
 class Story:
@@ -57,12 +57,10 @@ class Story:
 
     def _operation(self, simulation: Simulation, index: int, done: Operation, grew: bool) -> None:
         rank, story = simulation.ranks[index], self.ranks[index]
-        if done.kind in ("gather", "precopy") and "batch" in done.about:
-            story.rows[done.step] = done.about["batch"].requests
-        if done.kind == "postprocess":
-            rows = done.about["rows"]
+        if isinstance(done, Gather | Precopy):
+            story.rows[done.step] = done.batch.requests
+        if isinstance(done, Postprocess):
+            output, gathered = done.output, rank.gathered_step
             story.posts.setdefault(done.step, []).append(
-                Postprocess(
-                    done.about["of"], done.step, rank.gathered_step, rows, done.about.get("kept", rows), grew
-                )
+                SeenPostprocess(output.of, done.step, gathered, output.requests, output.kept, grew)
             )

@@ -14,7 +14,7 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
-from stalerow.simulator.draw.story import Postprocess, Story
+from stalerow.simulator.draw.story import SeenPostprocess, Story
 from stalerow.simulator.oracle.violations import Violation
 from stalerow.simulator.schedule.values import Schedule
 
@@ -29,9 +29,7 @@ def text(renderable: RenderableType, width: int = 100) -> str:
     return "\n".join(line.rstrip() for line in written.splitlines())
 
 
-def failure(
-    schedule: Schedule, kernels: str, violation: Violation, story: Story, height: int = 40
-) -> RenderableType:
+def failure(schedule: Schedule, kernels: str, violation: Violation, story: Story, height: int = 40) -> RenderableType:
     """The drawing as a rich renderable."""
     steps = _window(violation, story)
     p = schedule.pipeline
@@ -89,7 +87,7 @@ def _seat(story: Story, requests: tuple[str, ...], row: int, step: int) -> str:
     return f"{name} +{found.num_tokens}{drafts}"
 
 
-def _post_cell(posts: list[Postprocess], violation: Violation, rank: int) -> str:
+def _post_cell(posts: list[SeenPostprocess], violation: Violation, rank: int) -> str:
     cells = []
     for post in posts:
         late = post.gathered is not None and post.gathered != post.of
@@ -100,14 +98,14 @@ def _post_cell(posts: list[Postprocess], violation: Violation, rank: int) -> str
     return "; ".join(cells)
 
 
-def _culprit(violation: Violation, story: Story) -> Postprocess | None:
+def _culprit(violation: Violation, story: Story) -> SeenPostprocess | None:
     if violation.launch != "postprocess":
         return None
     posts = story.ranks[violation.rank].posts.get(violation.during, [])
     return next((p for p in posts if p.of == violation.step), None)
 
 
-def _lookup(post: Postprocess, story: Story, violation: Violation) -> Table:
+def _lookup(post: SeenPostprocess, story: Story, violation: Violation) -> Table:
     """Row by row: the request that the postprocess meant, and who sits in that row of the table it could read."""
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     table.add_column("row")

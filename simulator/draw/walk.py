@@ -13,7 +13,7 @@ from rich.console import Console
 from stalerow.simulator.draw.events import EventPrinter
 from stalerow.simulator.draw.state import state
 from stalerow.simulator.engine.step import Step
-from stalerow.simulator.rank.device import Operation
+from stalerow.simulator.rank.operations import Forward, Operation
 from stalerow.simulator.run.subject import Subject
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ class _Walk:
         """A rank has run a step once its device has done the forward, or any operation of a later step."""
         assert self._until is not None
         if isinstance(done, Operation) and actor.startswith("device"):
-            past = done.step > self._until or (done.step == self._until and done.kind == "forward")
+            past = done.step > self._until or (done.step == self._until and isinstance(done, Forward))
             if past:
                 self._begun.add(int(actor[6:]))
         return len(self._begun) == len(simulation.ranks)

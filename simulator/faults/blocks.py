@@ -6,7 +6,8 @@ from collections.abc import Sequence
 
 from stalerow.simulator.engine.step import Step
 from stalerow.simulator.faults.base import Fault
-from stalerow.simulator.rank.device import DeviceQueue, Operation
+from stalerow.simulator.rank.device import DeviceQueue
+from stalerow.simulator.rank.operations import CopyBlocks, Dummy, Operation, Zero
 from stalerow.simulator.rank.policy import RankPolicy
 from stalerow.simulator.rank.v2 import RankV2
 from stalerow.simulator.schedule.values import Schedule
@@ -43,7 +44,7 @@ class UnzeroedBlock(Fault):
 
 class _UnorderedFill(RankPolicy):
     def enqueue(self, queue: DeviceQueue, operation: Operation) -> None:
-        if operation.kind in ("zero", "copy_blocks"):
+        if isinstance(operation, Zero | CopyBlocks):
             queue.overtake(operation)
         else:
             super().enqueue(queue, operation)
@@ -126,7 +127,7 @@ class _WritingDummy(RankPolicy):
             if blocks:
                 rank.ops.fill_blocks(rank.pool, rank.device(blocks, "int32"), len(blocks), DUMMY_BYTE)
 
-        rank.push("dummy", step.number, run)
+        rank.push(Dummy(step=step.number, run=run))
 
 
 class DummyRun(Fault):

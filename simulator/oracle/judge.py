@@ -21,8 +21,7 @@ from stalerow.simulator.oracle.shadow import Shadow
 from stalerow.simulator.oracle.violations import Marks, Violation
 from stalerow.simulator.oracle.watch import Watch
 from stalerow.simulator.rank.base import Rank
-from stalerow.simulator.rank.batch import Batch
-from stalerow.simulator.rank.device import Operation
+from stalerow.simulator.rank.operations import Copying, Forward, Operation, PostUpdate
 from stalerow.simulator.truth.plan import Planner, PlanRow
 
 DIGESTED = ("state_idx", "num_accepted", "num_computed", "total_len", "token_ids")
@@ -47,41 +46,41 @@ class RankJudge(Watch):
 
     def filled(self, operation: Operation, blocks: Sequence[int], byte: int) -> None:
         self.shadow[:, list(blocks), :] = byte
-        self.nothing(operation)
+        self.untouched(operation)
 
     def copied(self, operation: Operation, pairs: Sequence[tuple[int, int]]) -> None:
         before = self.shadow.copy()
         for source, target in pairs:
             self.shadow[:, target] = before[:, source]
-        self.nothing(operation)
+        self.untouched(operation)
 
-    def nothing(self, operation: Operation) -> None:
+    def untouched(self, operation: Operation) -> None:
         actual = self.pages()
         if not np.array_equal(actual, self.shadow):
             self.report(stray_write(self, operation, actual))
             self.shadow[:] = actual
 
-    def counted(self, operation: Operation) -> None:
+    def counted(self, operation: PostUpdate) -> None:
         for violation in bookkeeping.wrong_outcome(self, operation):
             self.report(violation)
 
-    def moved(self, operation: Operation, of: int, moves: Sequence[ColumnCopy]) -> None:
+    def moved(self, operation: Copying, moves: Sequence[ColumnCopy]) -> None:
         copies = [copy for move in moves for copy in move.copies(self.layout, self.ledger)]
         for copy in copies:
             for block in (copy.source, copy.target):
                 if not self.ledger.owns(copy.request, copy.entry.group, block):
-                    self.report(wrong.unowned(self, operation, of, copy, block))
+                    self.report(wrong.unowned(self, operation, copy, block))
         before = self.shadow.copy()
         for copy in copies:
             apply_copy(self.layout, self.shadow, copy, before)
         actual = self.pages()
         if not np.array_equal(actual, self.shadow):
-            for violation in wrong.wrong_copy(self, operation, of, copies, before, actual):
+            for violation in wrong.wrong_copy(self, operation, copies, before, actual):
                 self.report(bookkeeping.bound_to_the_dead(self, violation))
             self.shadow[:] = actual
 
-    def computed(self, operation: Operation, batch: Batch, rows: Sequence[PlanRow]) -> None:
-        rank, host = self.rank, self.rank.backend.to_host
+    def computed(self, operation: Forward, rows: Sequence[PlanRow]) -> None:
+        rank, batch, host = self.rank, operation.batch, self.rank.backend.to_host
         for violation in reads.wrong_slots(self, batch, rows):
             self.report(violation)
         for violation in reads.unzeroed(self, operation):

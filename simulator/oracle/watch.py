@@ -8,7 +8,7 @@ what to do with an intention: `judge.RankJudge` compares it with the memory at o
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, assert_never
 
 from stalerow.kernels.base.memory import POISON
 from stalerow.simulator.engine.step import CachedBlock
@@ -18,7 +18,31 @@ from stalerow.simulator.oracle.ledger import Ledger
 from stalerow.simulator.oracle.violations import Marks, Violation
 from stalerow.simulator.rank.base import Rank
 from stalerow.simulator.rank.batch import Batch
-from stalerow.simulator.rank.device import Operation
+from stalerow.simulator.rank.operations import (
+    Admit,
+    Advance,
+    BlockCounts,
+    Broadcast,
+    CommitRows,
+    CopyBlocks,
+    Copying,
+    Dummy,
+    FillAccepted,
+    Forward,
+    Free,
+    Gather,
+    Indices,
+    Operation,
+    Postprocess,
+    PostUpdate,
+    Precopy,
+    Preprocess,
+    Sample,
+    ScatterAccepted,
+    Seed,
+    Writes,
+    Zero,
+)
 from stalerow.simulator.truth.plan import Planner, PlanRow
 
 MAX_VIOLATIONS = 40
@@ -46,19 +70,19 @@ class Watch:
         """Whole pages were to be copied, (source, target), every source read before any target is written."""
         raise NotImplementedError
 
-    def moved(self, operation: Operation, of: int, moves: Sequence[ColumnCopy]) -> None:
-        """States of step `of`'s requests were to move between columns."""
+    def moved(self, operation: Copying, moves: Sequence[ColumnCopy]) -> None:
+        """States of the requests of the operation's batch were to move between columns."""
         raise NotImplementedError
 
-    def computed(self, operation: Operation, batch: Batch, rows: Sequence[PlanRow]) -> None:
-        """A forward ran over the batch."""
+    def computed(self, operation: Forward, rows: Sequence[PlanRow]) -> None:
+        """A forward ran over its batch."""
         raise NotImplementedError
 
-    def counted(self, operation: Operation) -> None:
+    def counted(self, operation: PostUpdate) -> None:
         """An output's counts were taken."""
         raise NotImplementedError
 
-    def nothing(self, operation: Operation) -> None:
+    def untouched(self, operation: Operation) -> None:
         """An operation ran that was to change no page."""
         raise NotImplementedError
 
@@ -90,10 +114,48 @@ class Watch:
                 yield block, cached
 
     def after(self, operation: Operation) -> None:
-        """Look at an operation that has just run."""
-        check = getattr(self, f"_after_{operation.kind}", None)
-        if check is not None:
-            check(operation)
+        """Look at an operation that has just run. No kind goes unjudged: mypy checks that the match is exhaustive."""
+        match operation:
+            case Free():
+                self.ledger.take_frees(operation.taken)
+                self.untouched(operation)
+            case Admit():
+                self._admitted(operation)
+            case Zero():
+                self._early(operation, operation.blocks)
+                self.filled(operation, operation.blocks, 0)
+            case CopyBlocks():
+                self._early(operation, [target for _, target in operation.pairs])
+                self.copied(operation, operation.pairs)
+            case Gather():
+                self._mark_padding(operation.batch)
+                self.untouched(operation)
+            case Precopy():
+                self._precopied(operation)
+            case Forward():
+                self._forwarded(operation)
+            case PostUpdate():
+                self.counted(operation)
+                self.untouched(operation)
+            case Postprocess():
+                self._postprocessed(operation)
+            case (
+                Seed()
+                | Writes()
+                | BlockCounts()
+                | CommitRows()
+                | Preprocess()
+                | Indices()
+                | Sample()
+                | Broadcast()
+                | ScatterAccepted()
+                | Advance()
+                | FillAccepted()
+                | Dummy()
+            ):
+                self.untouched(operation)
+            case _:
+                assert_never(operation)
 
     def report(self, violation: Violation) -> None:
         violation = bookkeeping.after_overwriting(self, violation)
@@ -111,60 +173,42 @@ class Watch:
         self._changed_hands = taken.recurrent
         return taken.recurrent
 
-    def _after_free(self, operation: Operation) -> None:
-        self.ledger.take_frees(operation.about["taken"])
-
-    def _after_admit(self, operation: Operation) -> None:
-        step = operation.about["taken"]
+    def _admitted(self, operation: Admit) -> None:
+        step = operation.taken
         self.admitted = step.number
-        for _, new, freed_at in operation.about["slots"]:
+        for _, new, freed_at in operation.seats:
             self.marks.add("prefix hit", new.num_computed_tokens > 0)
             self.marks.add("resumption", new.resumed)
             reused = freed_at is not None and step.number - freed_at < self.rank.pipeline.pp
             self.marks.add("slot reused within P steps", reused)
         if self._changed_hands:
             self.filled(operation, self._changed_hands, POISON)
+        else:
+            self.untouched(operation)
 
-    def _after_zero(self, operation: Operation) -> None:
-        blocks = operation.about["blocks"]
+    def _early(self, operation: Zero | CopyBlocks, blocks: Sequence[int]) -> None:
         for violation in bookkeeping.early_fills(self, operation, blocks):
             self.report(violation)
-        self.filled(operation, blocks, 0)
-
-    def _after_copy_blocks(self, operation: Operation) -> None:
-        pairs = operation.about["pairs"]
-        for violation in bookkeeping.early_fills(self, operation, [target for _, target in pairs]):
-            self.report(violation)
-        self.copied(operation, pairs)
-
-    def _after_dummy(self, operation: Operation) -> None:
-        self.nothing(operation)
 
     def _rows(self, step: int, requests: Iterable[str]) -> list[PlanRow]:
         rows = self.planner.plans[step].rows
         return [rows[r] for r in requests if self.ledger.alive(r, rows[r].incarnation)]
 
-    def _after_gather(self, operation: Operation) -> None:
-        batch = operation.about["batch"]
+    def _mark_padding(self, batch: Batch) -> None:
         padding = batch.num_padded - batch.num_rows
         self.marks.add("padded rows", padding > 0)
         self.marks.add("dirty rows zeroed", padding > 0 and self._rows_before > batch.num_rows)
         self._rows_before = batch.num_rows
 
-    def _after_precopy(self, operation: Operation) -> None:
-        batch = operation.about["batch"]
+    def _precopied(self, operation: Precopy) -> None:
+        batch = operation.batch
         moves = [m for row in self._rows(batch.step, batch.requests) if (m := precopy(row)) is not None]
         self.marks.add("running column moved", len(moves))
-        self.moved(operation, batch.step, moves)
+        self.moved(operation, moves)
 
-    def _after_post_update(self, operation: Operation) -> None:
-        if "slots" in operation.about:
-            self.counted(operation)
-
-    def _after_postprocess(self, operation: Operation) -> None:
-        of, during = operation.about["of"], operation.step
+    def _postprocessed(self, operation: Postprocess) -> None:
+        of, during, requests = operation.output.of, operation.step, operation.output.requests
         self.unconsumed.discard(of)
-        requests = operation.about["rows"]
         rows = self._rows(of, requests)
         self.marks.add("deferred output masked", len(rows) < len(requests))
         if not self.rank.is_last:
@@ -172,7 +216,7 @@ class Watch:
         moves = [m for row in rows if (m := postcopy(row)) is not None]
         if moves:
             self._mark_postprocess(moves, of, during)
-        self.moved(operation, of, moves)
+        self.moved(operation, moves)
 
     def _mark_postprocess(self, moves: Sequence[ColumnCopy], of: int, during: int) -> None:
         layout, ledger = self.layout, self.ledger
@@ -189,10 +233,10 @@ class Watch:
             saved = (m.target_block(ledger, entry.group) in given for m in leaving for entry in layout.states)
             self.marks.add("open window", sum(saved))
 
-    def _after_forward(self, operation: Operation) -> None:
-        batch = operation.about["batch"]
+    def _forwarded(self, operation: Forward) -> None:
+        batch = operation.batch
         plan = self.planner.plans[batch.step]
-        self.computed(operation, batch, [plan.rows[r] for r in batch.requests])
+        self.computed(operation, [plan.rows[r] for r in batch.requests])
         self.fresh_attention = []
         if not self.rank.is_last and batch.needs_output.any():
             self.unconsumed.add(batch.step)

@@ -7,7 +7,7 @@ operation. Kernels come from the kernel set; numbers come from the engine's step
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import accumulate, chain
 from typing import Any, Protocol
 
@@ -17,9 +17,20 @@ from stalerow.kernels.base.binding import Cache
 from stalerow.kernels.base.memory import POISON, BlockTables, Pool, SlotState
 from stalerow.kernels.own.operators import ForwardStep
 from stalerow.kernels.sets import KernelSet
-from stalerow.simulator.engine.step import NewRequest, Step
+from stalerow.simulator.engine.step import Step
 from stalerow.simulator.rank.batch import Batch
-from stalerow.simulator.rank.device import DeviceQueue, Operation
+from stalerow.simulator.rank.device import DeviceQueue
+from stalerow.simulator.rank.operations import (
+    Admit,
+    BlockCounts,
+    CopyBlocks,
+    Forward,
+    Operation,
+    Seat,
+    TableWrite,
+    Writes,
+    Zero,
+)
 from stalerow.simulator.rank.policy import RankPolicy
 from stalerow.simulator.rank.staging import StagingPool
 from stalerow.simulator.rank.wires import SampledOutput, Wires
@@ -103,8 +114,8 @@ class Rank:
 
     def after_failed(self, operation: Operation) -> None:
         """Keep the pipeline going after an operation was refused: a refused forward passes its input on."""
-        if operation.kind == "forward":
-            num_rows = operation.about["batch"].num_rows
+        if isinstance(operation, Forward):
+            num_rows = operation.batch.num_rows
             key = (self.index - 1, operation.step)
             arriving = self.wires.activations.pop(key, None) if self.index else None
             self.wires.activations[self.index, operation.step] = (
@@ -116,15 +127,9 @@ class Rank:
         operation.run()
         return operation
 
-    def push(
-        self,
-        kind: str,
-        step: int,
-        run: Callable[[], None],
-        ready: Callable[[], bool] | None = None,
-        **about: Any,
-    ) -> None:
-        self.policy.enqueue(self.queue, Operation(kind, step, run, ready, about))
+    def push(self, operation: Operation) -> None:
+        """Enqueue on the main stream, where the policy puts it."""
+        self.policy.enqueue(self.queue, operation)
 
     def device(self, values: Sequence[int] | np.ndarray, dtype: str) -> Any:
         """A new device array holding `values` (a stream-ordered copy: safe against host lag)."""
@@ -135,33 +140,33 @@ class Rank:
         zero = list(self.policy.blocks_to_zero(step))
         if zero:
             ids = self.device(zero, "int32")
-            self.push("zero", step.number, lambda: self.ops.fill_blocks(self.pool, ids, len(zero), 0), blocks=zero)
+            self.push(
+                Zero(step=step.number, run=lambda: self.ops.fill_blocks(self.pool, ids, len(zero), 0), blocks=zero)
+            )
         if step.copies:
             source = self.device([s for s, _ in step.copies], "int32")
             target = self.device([d for _, d in step.copies], "int32")
             count = len(step.copies)
             self.push(
-                "copy_blocks",
-                step.number,
-                lambda: self.ops.copy_blocks(self.pool, source, target, count),
-                pairs=step.copies,
+                CopyBlocks(
+                    step=step.number,
+                    run=lambda: self.ops.copy_blocks(self.pool, source, target, count),
+                    pairs=step.copies,
+                )
             )
 
-    def push_admit(self, step: Step, seeds: Sequence[tuple[int, NewRequest, int | None]]) -> None:
-        """Where the rank takes a step's admissions: blocks change hands, and recurrent ones are poisoned (harness).
-
-        `seeds` lists (slot, request, step at which the slot was freed before).
-        """
+    def push_admit(self, step: Step, seats: Sequence[Seat]) -> None:
+        """Where the rank takes a step's admissions: blocks change hands, and recurrent ones are poisoned (harness)."""
 
         def run() -> None:
             blocks = self.harness.poison(step)
             if blocks:
                 self.ops.fill_blocks(self.pool, self.device(blocks, "int32"), len(blocks), POISON)
 
-        self.push("admit", step.number, run, taken=step, slots=seeds)
+        self.push(Admit(step=step.number, run=run, taken=step, seats=seats))
 
-    def push_table_writes(self, step: int, writes: Sequence[tuple[int, int, int, Sequence[int]]]) -> None:
-        """Stage block-table writes (group, row, start, ids); counts and ids are read when the device gets there."""
+    def push_table_writes(self, step: int, writes: Sequence[TableWrite]) -> None:
+        """Stage block-table writes; counts and ids are read when the device gets there."""
         if not writes:
             return
         stage = self.staging.stage
@@ -178,7 +183,7 @@ class Rank:
             ends = list(accumulate([min(n, total) for n in read_lens()], max))
             self.ops.apply_writes(self.tables, g, r, s, self.device(ends, "int32"), contents, count)
 
-        self.push("writes", step, run, writes=writes)
+        self.push(Writes(step=step, run=run, writes=writes))
 
     def push_block_counts(self, step: int, counts: Sequence[Sequence[int]]) -> None:
         """Stage the number of blocks of every group and slot."""
@@ -189,7 +194,7 @@ class Rank:
             values = np.array(read(), dtype=np.int32).reshape(shape)
             self.ops.set_num_blocks(self.tables, self.device(values, "int32"))
 
-        self.push("block_counts", step, run)
+        self.push(BlockCounts(step=step, run=run, counts=[tuple(of_group) for of_group in counts]))
 
     def push_forward(self, batch: Batch, idx_mapping: Any) -> None:
         """The stand-in forward: waits for the previous rank's activations and leaves its own for the next."""
@@ -220,7 +225,7 @@ class Rank:
         def ready() -> bool:
             return rank == 0 or (rank - 1, step) in wires.activations
 
-        self.push("forward", step, run, ready, batch=batch)
+        self.push(Forward(step=step, run=run, ready=ready, batch=batch))
 
     def write_padded_rows(self, num_rows: int, num_padded: int) -> None:
         """Under a captured graph the padded rows write states too, to the null block; that sink is not modelled."""

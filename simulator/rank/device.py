@@ -7,20 +7,8 @@ when it runs, not when it is enqueued; that is what makes lag and buffer reuse r
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Mapping
-from typing import Any
 
-import msgspec
-
-
-class Operation(msgspec.Struct, eq=False):
-    """One queued device operation. `about` tells observers what the host meant by it."""
-
-    kind: str
-    step: int
-    run: Callable[[], None]
-    ready: Callable[[], bool] | None = None
-    about: Mapping[str, Any] = {}
+from stalerow.simulator.rank.operations import Operation
 
 
 class DeviceQueue:

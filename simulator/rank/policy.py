@@ -15,7 +15,8 @@ from stalerow.kernels.base.binding import Binder, EagerBinder
 if TYPE_CHECKING:
     from stalerow.simulator.engine.step import NewRequest, Step
     from stalerow.simulator.rank.base import Rank
-    from stalerow.simulator.rank.device import DeviceQueue, Operation
+    from stalerow.simulator.rank.device import DeviceQueue
+    from stalerow.simulator.rank.operations import Operation
     from stalerow.simulator.rank.ring import RingEntry
     from stalerow.simulator.rank.v2 import RankV2
     from stalerow.simulator.schedule.values import Schedule

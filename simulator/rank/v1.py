@@ -15,6 +15,18 @@ from stalerow.kernels.align.kernels import StepCounts
 from stalerow.simulator.engine.step import ScheduledRow, Step
 from stalerow.simulator.rank.base import Rank
 from stalerow.simulator.rank.batch import Batch, query_start_loc
+from stalerow.simulator.rank.operations import (
+    CommitRows,
+    Free,
+    Indices,
+    Postprocess,
+    Precopy,
+    Sample,
+    ScatterAccepted,
+    Seat,
+    TableWrite,
+    Taken,
+)
 
 
 class _Known:
@@ -72,7 +84,7 @@ class RankV1(Rank):
         self.policy.leaving(gone, lambda request: _or_else(self.known[request].column, -1))
         for request in gone:
             del self.known[request]
-        self.push("free", step.number, lambda: None, taken=step)
+        self.push(Free(step=step.number, run=lambda: None, taken=step))
         for new in step.new:
             made = _Known(
                 new.num_computed_tokens,
@@ -89,7 +101,7 @@ class RankV1(Rank):
             known.computed = cached.num_computed_tokens
             for group, ids in enumerate(cached.new_block_ids or ()):
                 known.blocks[group].extend(ids)
-        self.push_admit(step, [(-1, new, None) for new in step.new])
+        self.push_admit(step, [Seat(-1, new, None) for new in step.new])
         self.push_zero_and_copies(step)
 
     def _build_batch(self, step: Step) -> Batch:
@@ -162,8 +174,8 @@ class RankV1(Rank):
             self.ops.seq_lens(self.slots, rows_are_slots, qsl, num_rows, num_rows, self.seq_lens)
             self.align.aligned_indices(self.binder.get(self.cache), self.seq_lens, num_rows, size, self.state_indices)
 
-        self.push("precopy", number, precopy, batch=batch)
-        self.push("indices", number, indices)
+        self.push(Precopy(step=number, run=precopy, batch=batch))
+        self.push(Indices(step=number, run=indices, batch=batch))
         self.push_forward(batch, rows_are_slots)
         self._push_outcome(batch, rows_are_slots)
         self._last_batch = batch
@@ -171,7 +183,10 @@ class RankV1(Rank):
     def _push_rows(self, number: int, batch: Batch, known: list[_Known], staged: dict[str, list[int]]) -> None:
         """Write whole table rows and the per-row counts, as V1 commits its batch before every step."""
         writes = [
-            (group, row, 0, tuple(ids)) for row, k in enumerate(known) for group, ids in enumerate(k.blocks) if ids
+            TableWrite(group, row, 0, tuple(ids))
+            for row, k in enumerate(known)
+            for group, ids in enumerate(k.blocks)
+            if ids
         ]
         self.push_table_writes(number, writes)
         stream = self.planner.streams
@@ -197,7 +212,7 @@ class RankV1(Rank):
             self.backend.write(self.slots.total_len, total)
             self.backend.write(self.slots.last_token, last)
 
-        self.push("rows", number, run)
+        self.push(CommitRows(step=number, run=run, batch=batch))
 
     def _push_outcome(self, batch: Batch, rows_are_slots: Any) -> None:
         number, num_rows, wires = batch.step, batch.num_rows, self.wires
@@ -211,7 +226,7 @@ class RankV1(Rank):
             wires.received.add(number)
 
         if self.is_last:
-            self.push("sample", number, sample, batch=batch)
+            self.push(Sample(step=number, run=sample, batch=batch))
 
         def scatter() -> None:
             self.ops.scatter_accepted(self.slots, rows_are_slots, wires.sampled[number].num_sampled, num_rows)
@@ -227,5 +242,6 @@ class RankV1(Rank):
                     StepCounts(scheduled, computed, drafts),
                 )
 
-        self.push("post_update", number, scatter, lambda: number in wires.received, of=number)
-        self.push("postprocess", number, postprocess, None, of=number, rows=batch.requests)
+        output = Taken(number, batch.requests, batch.requests, batch.slots, dict(enumerate(batch.requests)))
+        self.push(ScatterAccepted(step=number, run=scatter, ready=lambda: number in wires.received, output=output))
+        self.push(Postprocess(step=number, run=postprocess, output=output))

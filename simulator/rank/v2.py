@@ -11,10 +11,27 @@ from typing import Any
 
 import numpy as np
 
-from stalerow.simulator.engine.step import NewRequest, ScheduledRow, Step
+from stalerow.simulator.engine.step import ScheduledRow, Step
 from stalerow.simulator.rank.base import Rank
 from stalerow.simulator.rank.batch import Batch, batch_order, query_start_loc
-from stalerow.simulator.rank.device import Operation
+from stalerow.simulator.rank.operations import (
+    Advance,
+    Broadcast,
+    FillAccepted,
+    Free,
+    Gather,
+    Indices,
+    Operation,
+    Postprocess,
+    PostUpdate,
+    Precopy,
+    Preprocess,
+    Sample,
+    Seat,
+    Seed,
+    TableWrite,
+    Taken,
+)
 from stalerow.simulator.rank.ring import DeferredRing, RingEntry
 from stalerow.simulator.rank.slots import SlotTable
 
@@ -28,7 +45,7 @@ class RankV2(Rank):
         self.computed = [0] * self.max_reqs
         self.prefill_len = [0] * self.max_reqs
         self.length_cap = [0] * self.max_reqs
-        self._writes: list[tuple[int, int, int, tuple[int, ...]]] = []
+        self._writes: list[TableWrite] = []
         self._late: list[Operation] = []
 
     def slot_index(self, request: str) -> int | None:
@@ -95,13 +112,13 @@ class RankV2(Rank):
             binding = self.binder.get(self.cache)
             self.align.postprocess(self.slots, binding, idx_mapping, num_rows, self.block_size, None)
 
-        held = self.slot_table.holders()
-        about: dict[str, Any] = {"of": of, "kept": kept, "rows": requests, "slots": slots, "held": held}
-        self.push("post_update", during, bookkeeping, None if self.is_last else ready, **about)
+        output = Taken(of, requests, kept, slots, self.slot_table.holders())
+        self.push(PostUpdate(step=during, run=bookkeeping, ready=None if self.is_last else ready, output=output))
+        saving = Postprocess(step=during, run=postprocess, output=output)
         if self.policy.late_postprocess:
-            self._late.append(Operation("postprocess", during, postprocess, None, about))
+            self._late.append(saving)
         else:
-            self.push("postprocess", during, postprocess, **about)
+            self.push(saving)
 
     def free(self, step: Step) -> None:
         left = {}
@@ -115,10 +132,10 @@ class RankV2(Rank):
                 columns = self.backend.to_host(self.slots.state_idx)
                 self.policy.leaving(left, lambda request: int(columns[left[request]]))
 
-        self.push("free", step.number, run, taken=step)
+        self.push(Free(step=step.number, run=run, taken=step))
 
     def admit(self, step: Step) -> None:
-        seeds = []
+        seats = []
         for new in step.new:
             slot = self.slot_table.take(new.request, self.policy.take_slot)
             reused = self.slot_table.freed_at.get(slot)
@@ -127,37 +144,37 @@ class RankV2(Rank):
             self.computed[slot] = new.num_computed_tokens
             for group, ids in enumerate(new.block_ids):
                 if ids:
-                    self._writes.append((group, slot, 0, ids))
+                    self._writes.append(TableWrite(group, slot, 0, ids))
                 self.block_counts[group][slot] = len(ids)
-            seeds.append((slot, new, reused))
-        self.push_admit(step, seeds)
-        if seeds:
-            self._push_seeds(step.number, [(slot, new) for slot, new, _ in seeds])
+            seats.append(Seat(slot, new, reused))
+        self.push_admit(step, seats)
+        if seats:
+            self._push_seeds(step.number, seats)
 
-    def _push_seeds(self, step: int, seeds: list[tuple[int, NewRequest]]) -> None:
+    def _push_seeds(self, step: int, seats: Sequence[Seat]) -> None:
         """Seed per-slot state. Counts go through staging buffers; columns and accepted counts are plain fills."""
         stage = self.staging.stage
-        slots = tuple([slot for slot, _ in seeds])
-        computed = tuple([new.num_computed_tokens for _, new in seeds])
-        total = tuple([len(new.prefill_token_ids) for _, new in seeds])
+        slots, admitted = tuple([seat.slot for seat in seats]), [seat.new for seat in seats]
+        computed = tuple([new.num_computed_tokens for new in admitted])
+        total = tuple([len(new.prefill_token_ids) for new in admitted])
         width = self.backend.to_host(self.slots.token_ids).shape[1]
-        tokens = np.zeros((len(seeds), width), dtype=np.int32)
-        for i, (_, new) in enumerate(seeds):
+        tokens = np.zeros((len(seats), width), dtype=np.int32)
+        for i, new in enumerate(admitted):
             tokens[i, : len(new.prefill_token_ids)] = new.prefill_token_ids
         reads = [stage("seed_slots", slots), stage("seed_computed", computed), stage("seed_total", total)]
-        token_array, count = self.device(tokens, "int32"), len(seeds)
+        token_array, count = self.device(tokens, "int32"), len(seats)
 
         def run() -> None:
             where, counts, totals = (self.device(read(), "int32") for read in reads)
-            columns = self.device([self.policy.seed_column(new, self.block_size) for _, new in seeds], "int32")
+            columns = self.device([self.policy.seed_column(new, self.block_size) for new in admitted], "int32")
             known = self.backend.to_host(self.slots.num_accepted)
-            accepted = [self.policy.seed_accepted(new) for _, new in seeds]
+            accepted = [self.policy.seed_accepted(new) for new in admitted]
             values = [known[s] if a is None else a for s, a in zip(slots, accepted)]
             self.ops.seed_slots(
                 self.slots, where, columns, self.device(values, "int32"), counts, totals, token_array, count
             )
 
-        self.push("seed", step, run)
+        self.push(Seed(step=step, run=run, seats=seats))
 
     def update(self, step: Step) -> None:
         for known in step.cached:
@@ -166,7 +183,7 @@ class RankV2(Rank):
             for group, ids in enumerate(known.new_block_ids or ()):
                 if ids:
                     start = self.block_counts[group][slot]
-                    self._writes.append((group, slot, start, ids))
+                    self._writes.append(TableWrite(group, slot, start, ids))
                     self.block_counts[group][slot] = start + len(ids)
         self.push_zero_and_copies(step)
 
@@ -226,20 +243,17 @@ class RankV2(Rank):
         def precopy() -> None:
             self.align.precopy(self.slots, self.binder.get(self.cache), idx_mapping, num_rows)
 
-        self.push("gather", number, gather, batch=batch)
-        self.push(
-            "preprocess",
-            number,
-            lambda: self.align.preprocess(self.slots, idx_mapping, qsl, num_rows, self.block_size),
-        )
-        self.push("precopy", number, precopy, batch=batch)
-        self.push(
-            "indices",
-            number,
-            lambda: self.align.aligned_indices(
-                self.binder.get(self.cache), self.seq_lens, padded, self.block_size, self.state_indices
-            ),
-        )
+        def preprocess() -> None:
+            self.align.preprocess(self.slots, idx_mapping, qsl, num_rows, self.block_size)
+
+        def indices() -> None:
+            binding = self.binder.get(self.cache)
+            self.align.aligned_indices(binding, self.seq_lens, padded, self.block_size, self.state_indices)
+
+        self.push(Gather(step=number, run=gather, batch=batch))
+        self.push(Preprocess(step=number, run=preprocess, batch=batch))
+        self.push(Precopy(step=number, run=precopy, batch=batch))
+        self.push(Indices(step=number, run=indices, batch=batch))
         self.push_forward(batch, idx_mapping)
         if self.is_last:
             self._sample(batch, idx_mapping, qsl)
@@ -253,11 +267,11 @@ class RankV2(Rank):
             wires.sampled[number] = self.sampler_output(batch)
             wires.outputs.add(number)
 
-        self.push("sample", number, sample, batch=batch)
+        self.push(Sample(step=number, run=sample, batch=batch))
         self.push_outcome(number, idx_mapping, batch.requests, batch.slots, qsl, batch.requests, number)
         if self.pipeline.pp > 1 and any(batch.needs_output.tolist()):
             self.side.push(
-                Operation("broadcast", number, lambda: wires.received.add(number), lambda: number in wires.sampled)
+                Broadcast(step=number, run=lambda: wires.received.add(number), ready=lambda: number in wires.sampled)
             )
 
     def _defer(self, batch: Batch, idx_mapping: Any, qsl: Any) -> None:
@@ -279,6 +293,10 @@ class RankV2(Rank):
         def advance() -> None:
             self.ops.advance_computed(self.slots, idx_mapping, qsl, num_rows)
 
-        self.push("advance", batch.step, advance)
+        self.push(Advance(step=batch.step, run=advance, batch=batch))
         if not all(needs_output):
-            self.push("fill_accepted", batch.step, lambda: self.ops.fill_accepted(self.slots, idx_mapping, 1, num_rows))
+
+            def fill() -> None:
+                self.ops.fill_accepted(self.slots, idx_mapping, 1, num_rows)
+
+            self.push(FillAccepted(step=batch.step, run=fill, batch=batch))

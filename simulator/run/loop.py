@@ -22,7 +22,7 @@ from stalerow.simulator.oracle.judge import RankJudge
 from stalerow.simulator.oracle.violations import Marks, Violation
 from stalerow.simulator.oracle.watch import Watch
 from stalerow.simulator.rank.base import Rank
-from stalerow.simulator.rank.device import Operation
+from stalerow.simulator.rank.operations import Forward, Operation
 from stalerow.simulator.rank.policy import RankPolicy
 from stalerow.simulator.rank.v1 import RankV1
 from stalerow.simulator.rank.v2 import RankV2
@@ -97,7 +97,7 @@ class Simulation:
         """What lets each actor act, by its name."""
         acts: dict[str, Callable[[], Operation | Step | None]] = {
             "engine": self._engine_act,
-            "side": self.ranks[-1].execute_side,
+            "side": self._side_act,
         }
         for rank, judge in zip(self.ranks, self.judges):
             acts[f"device{rank.index}"] = partial(self._device_act, rank, judge)
@@ -138,7 +138,7 @@ class Simulation:
         try:
             rank.execute()
         except (OutOfBounds, ValueError) as error:
-            if operation.kind != "forward" and not isinstance(error, OutOfBounds):
+            if not isinstance(operation, Forward) and not isinstance(error, OutOfBounds):
                 raise
             self._out_of_bounds(rank, operation, error)
             rank.after_failed(operation)
@@ -147,10 +147,15 @@ class Simulation:
         judge.after(operation)
         return operation
 
+    def _side_act(self) -> Operation:
+        operation = self.ranks[-1].execute_side()
+        self.judges[-1].after(operation)
+        return operation
+
     def _out_of_bounds(self, rank: Rank, operation: Operation, error: OutOfBounds | ValueError) -> None:
         """A kernel was told to leave its arrays; the stand-in forward refuses counts that its inputs cannot have."""
         block = getattr(error, "block_id", None)
-        of = operation.about.get("of", operation.step)
+        of = operation.batch_step
         self.found.append(
             Violation(
                 kind="out of bounds",

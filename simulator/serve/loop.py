@@ -15,7 +15,7 @@ from stalerow.kernels.sets import KernelSet
 from stalerow.simulator.engine.core import EngineCore
 from stalerow.simulator.engine.step import Step
 from stalerow.simulator.errors import InternalError, UsageError
-from stalerow.simulator.rank.device import Operation
+from stalerow.simulator.rank.operations import Forward, Operation, Postprocess, PostUpdate, Precopy, Sample
 from stalerow.simulator.rank.policy import RankPolicy
 from stalerow.simulator.rank.wires import Wires
 from stalerow.simulator.run.loop import engine_config
@@ -29,7 +29,7 @@ from stalerow.simulator.serve.settings import ServeOptions
 from stalerow.simulator.serve.workload import ServeRequest, longest
 
 LIVELOCK_STEPS = 2000
-ENDS_BURST = ("forward", "sample")
+ENDS_BURST = (Forward, Sample)
 """Operations that let somebody else start."""
 
 
@@ -127,10 +127,10 @@ class Serving:
     def _device_start(self, rank: ServeRank) -> int:
         operation, times = rank.queue.head(), self.times
         start = max(times.devices[rank.index], times.enqueued[rank.index, operation.step])
-        if operation.kind == "forward" and rank.index:
+        if isinstance(operation, Forward) and rank.index:
             start = max(start, times.activations[rank.index - 1, operation.step])
-        elif operation.kind == "post_update" and not rank.is_last:
-            start = max(start, times.received[operation.about["of"]])
+        elif isinstance(operation, PostUpdate) and not rank.is_last:
+            start = max(start, times.received[operation.batch_step])
         return start
 
     def _engine_start(self) -> int | None:
@@ -177,29 +177,29 @@ class Serving:
                 return
             done = self.times.devices[rank.index] = start + self._duration(rank, operation)
             self._announce(rank, operation, done)
-            if operation.kind in ENDS_BURST or not rank.queue.runnable():
+            if isinstance(operation, ENDS_BURST) or not rank.queue.runnable():
                 return
             start = self._device_start(rank)
             if until is not None and start > until:
                 return
 
     def _duration(self, rank: ServeRank, operation: Operation) -> int:
-        costs, kind = self.costs, operation.kind
-        if kind == "forward":
+        costs = self.costs
+        if isinstance(operation, Forward):
             return costs.forward(_num_tokens(operation), self.pp)
-        if kind == "sample":
+        if isinstance(operation, Sample):
             return costs.sample + costs.draft * self.options.num_speculative_tokens
-        if kind == "precopy":
-            return costs.copies(self.model.resolve(operation.step, operation.about["batch"].rows).num_moves, self.pp)
-        if kind == "postprocess":
-            return costs.copies(self.model.steps[operation.about["of"]].num_saves, self.pp)
+        if isinstance(operation, Precopy):
+            return costs.copies(self.model.resolve(operation.step, operation.batch.rows).num_moves, self.pp)
+        if isinstance(operation, Postprocess):
+            return costs.copies(self.model.steps[operation.batch_step].num_saves, self.pp)
         return costs.launch
 
     def _announce(self, rank: ServeRank, operation: Operation, done: int) -> None:
         times, number = self.times, operation.step
-        if operation.kind == "forward":
+        if isinstance(operation, Forward):
             times.activations[rank.index, number] = done + self.costs.activations(_num_tokens(operation))
-        elif operation.kind == "sample":
+        elif isinstance(operation, Sample):
             times.sampled[number] = done
             times.outputs[number] = done + self.costs.message
 
@@ -268,6 +268,6 @@ class Serving:
         wires.received.discard(number)
 
 
-def _num_tokens(operation: Operation) -> int:
-    batch = operation.about["batch"]
+def _num_tokens(operation: Forward) -> int:
+    batch = operation.batch
     return int(batch.query_start_loc[batch.num_rows])

@@ -20,8 +20,7 @@ from stalerow.simulator.oracle.explain.wording import violation
 from stalerow.simulator.oracle.violations import Marks, Violation
 from stalerow.simulator.oracle.watch import Watch
 from stalerow.simulator.rank.base import Rank
-from stalerow.simulator.rank.batch import Batch
-from stalerow.simulator.rank.device import Operation
+from stalerow.simulator.rank.operations import Copying, Dummy, Forward, Operation, PostUpdate, Precopy
 from stalerow.simulator.rank.policy import RankPolicy
 from stalerow.simulator.rank.released import check_layout, worker_policy
 from stalerow.simulator.run.loop import Simulation
@@ -95,17 +94,18 @@ class Recorder(Watch):
     def copied(self, operation: Operation, pairs: Sequence[tuple[int, int]]) -> None:
         self._tables["pages"] += [(operation.step - 1, *pair) for pair in pairs]
 
-    def nothing(self, operation: Operation) -> None:
-        raise UsageError(f"many universes cannot run a worker that launches {operation.kind}")
+    def untouched(self, operation: Operation) -> None:
+        if isinstance(operation, Dummy):
+            raise UsageError(f"many universes cannot run a worker that launches {operation.kind}")
 
     def accept(self) -> None:
         raise InternalError("a recorded operation was refused")
 
-    def moved(self, operation: Operation, of: int, moves: Sequence[ColumnCopy]) -> None:
+    def moved(self, operation: Copying, moves: Sequence[ColumnCopy]) -> None:
         if not moves:
             return
         ledger, frame = self.ledger, operation.step - 1
-        table = self._tables["premoves" if operation.kind == "precopy" else "postmoves"]
+        table = self._tables["premoves" if isinstance(operation, Precopy) else "postmoves"]
         for move in moves:
             for index, group in enumerate(self.layout.recurrent_groups):
                 conv = ledger.block(move.request, group, move.source)
@@ -114,14 +114,15 @@ class Recorder(Watch):
                 table.append((frame, index, conv, temporal, target, move.bias))
                 for block in (conv, temporal, target):
                     if not ledger.owns(move.request, group, block):
-                        self._unowned(operation, of, move, block)
+                        self._unowned(operation, move, block)
 
-    def _unowned(self, operation: Operation, of: int, move: ColumnCopy, block: int) -> None:
+    def _unowned(self, operation: Copying, move: ColumnCopy, block: int) -> None:
         """Which tensors it concerns is for the run alone to say."""
         text = f"{move.request}'s state moves by way of block {block}, which it does not own"
-        self.report(violation(self, operation, of, "use after free", text, request=move.request))
+        self.report(violation(self, operation, "use after free", text, request=move.request))
 
-    def computed(self, operation: Operation, batch: Batch, rows: Sequence[PlanRow]) -> None:
+    def computed(self, operation: Forward, rows: Sequence[PlanRow]) -> None:
+        batch = operation.batch
         frame, tables = operation.step - 1, self._tables
         streams = self.planner.streams
         copied = {target for _, target in self.planner.plans[operation.step].step.copies}
@@ -150,18 +151,18 @@ class Recorder(Watch):
                 )
             )
 
-    def counted(self, operation: Operation) -> None:
-        about, ledger = operation.about, self.ledger
-        plan = self.planner.plans[about["of"]].rows
-        slot_of = dict(zip(about["rows"], about["slots"].tolist()))
-        kept = set(about["kept"])
+    def counted(self, operation: PostUpdate) -> None:
+        output, ledger = operation.output, self.ledger
+        plan = self.planner.plans[output.of].rows
+        slot_of = dict(zip(output.requests, output.slots.tolist()))
+        kept = set(output.kept)
         expected = []
-        for request in about["rows"]:
+        for request in output.requests:
             row, values = plan[request], (UNCHECKED, UNCHECKED, UNCHECKED)
             if request in kept and not ledger.alive(request, row.incarnation):
-                if slot_of[request] in about["held"]:
+                if slot_of[request] in output.held:
                     text = f"the output of step {row.step} for {request} goes to a slot that it has left"
-                    self.report(violation(self, operation, row.step, "stale slot", text, request=request))
+                    self.report(violation(self, operation, "stale slot", text, request=request))
             elif request in kept and row.num_sampled:
                 known = row.start + row.num_tokens - row.num_drafts + row.num_sampled
                 values = (row.end, known, self.planner.streams[request].slice(known - 1, known)[0])
@@ -259,7 +260,7 @@ class _Ops:
         if rank.is_last:
             rows = zip(range(num_rows), num_sampled.tolist(), num_rejected.tolist(), tokens.tolist())
             self._tables["sampled"] += [(frame, i, count, rejected, *ids) for i, count, rejected, ids in rows]
-        elif rank.running is not None and rank.running.about["of"] != frame + 1 - rank.pipeline.pp:
+        elif rank.running is not None and rank.running.batch_step != frame + 1 - rank.pipeline.pp:
             raise UsageError("many universes run workers that take an output P steps late, which this one does not")
 
     def fill_accepted(self, slots: Any, idx: Any, value: int, num_rows: int) -> None:

@@ -19,7 +19,7 @@ import numpy as np
 
 from stalerow.kernels.sets import kernel_set
 from stalerow.simulator.commands.cli import main as stalerow
-from stalerow.simulator.rank.device import Operation
+from stalerow.simulator.rank.operations import Forward, Operation, Postprocess
 from stalerow.simulator.serve.acceptance import from_mean
 from stalerow.simulator.serve.costs import Costs
 from stalerow.simulator.serve.loop import Serving
@@ -88,13 +88,13 @@ class Watched(Serving):
 
     def _announce(self, rank: ServeRank, operation: Operation, done: int) -> None:
         super()._announce(rank, operation, done)
-        if operation.kind == "forward":
+        if isinstance(operation, Forward):
             step = self.model.steps[operation.step]
             for row, hashes, damage in zip(step.rows, step.table, rank.damage):
                 if damage.any():
                     self.causes.setdefault(row.progress.history.spec.id, self._cause(damage, int(hashes[row.start])))
                 self._known.update(hashes[row.start : row.start + row.num_tokens + 1].tolist())
-        if operation.kind == "postprocess" and operation.about["of"] != operation.step:
+        if isinstance(operation, Postprocess) and operation.batch_step != operation.step:
             self._count(rank, operation)
 
     def _cause(self, damage: np.ndarray, expected: int) -> str:
@@ -106,8 +106,8 @@ class Watched(Serving):
         known = all((c + (1 << 63)) % (1 << 64) - (1 << 63) in self._known for c in carried)
         return WHOLE if known else FOREIGN
 
-    def _count(self, rank: ServeRank, operation: Operation) -> None:
-        step, size = self.model.steps[operation.about["of"]], self.options.block_size
+    def _count(self, rank: ServeRank, operation: Postprocess) -> None:
+        step, size = self.model.steps[operation.batch_step], self.options.block_size
         for i, (row, count, rejected) in enumerate(zip(step.rows, step.num_sampled, step.num_rejected)):
             end = row.start + row.num_tokens - rejected
             running, saved = -(-(row.start + row.num_tokens) // size) - 1, end // size * size

@@ -15,20 +15,20 @@ from stalerow.simulator.truth.plan import PlanRow
 
 if TYPE_CHECKING:
     from stalerow.simulator.oracle.watch import Watch
-    from stalerow.simulator.rank.device import Operation
+    from stalerow.simulator.rank.operations import CopyBlocks, PostUpdate, Zero
 
 
-def wrong_outcome(judge: Watch, operation: Operation) -> Iterator[Violation]:
+def wrong_outcome(judge: Watch, operation: PostUpdate) -> Iterator[Violation]:
     """After post_update: the counts of every row that was not masked must be its request's own."""
-    about, ledger, host = operation.about, judge.ledger, judge.rank.backend.to_host
-    rows = judge.planner.plans[about["of"]].rows
+    output, ledger, host = operation.output, judge.ledger, judge.rank.backend.to_host
+    rows = judge.planner.plans[output.of].rows
     slots = judge.rank.slots
     computed, total, last = host(slots.num_computed), host(slots.total_len), host(slots.last_token)
-    slot_of = dict(zip(about["rows"], about["slots"]))
-    for request in about["kept"]:
+    slot_of = dict(zip(output.requests, output.slots))
+    for request in output.kept:
         row, slot = rows[request], int(slot_of[request])
         if not ledger.alive(request, row.incarnation):
-            holder = about["held"].get(slot)
+            holder = output.held.get(slot)
             if holder is not None:
                 text = f"was written to slot {slot}, which it has left and {holder} has taken"
                 yield _outcome(judge, operation, row, "stale slot", text)
@@ -47,7 +47,7 @@ def wrong_outcome(judge: Watch, operation: Operation) -> Iterator[Violation]:
                 yield _outcome(judge, operation, row, "rank divergence", text)
 
 
-def _outcome(judge: Watch, operation: Operation, row: PlanRow, kind: str, what: str) -> Violation:
+def _outcome(judge: Watch, operation: PostUpdate, row: PlanRow, kind: str, what: str) -> Violation:
     rank = judge.rank.index
     return Violation(
         kind=kind,
@@ -61,7 +61,7 @@ def _outcome(judge: Watch, operation: Operation, row: PlanRow, kind: str, what: 
     )
 
 
-def early_fills(judge: Watch, operation: Operation, blocks: Sequence[int]) -> Iterator[Violation]:
+def early_fills(judge: Watch, operation: Zero | CopyBlocks, blocks: Sequence[int]) -> Iterator[Violation]:
     """A step's fills must not run before the rank has taken its frees and admissions (vLLM #45357)."""
     if operation.step <= judge.admitted:
         return

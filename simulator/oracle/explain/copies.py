@@ -19,13 +19,12 @@ from stalerow.simulator.oracle.violations import Violation
 
 if TYPE_CHECKING:
     from stalerow.simulator.oracle.judge import RankJudge
-    from stalerow.simulator.rank.device import Operation
+    from stalerow.simulator.rank.operations import Copying
 
 
 def wrong_copy(
     judge: RankJudge,
-    operation: Operation,
-    of: int,
+    operation: Copying,
     copies: Sequence[StateCopy],
     before: np.ndarray,
     actual: np.ndarray,
@@ -49,7 +48,7 @@ def wrong_copy(
             meant = next((c for c in missing if entry is None or c.entry == entry), None) or next(
                 (c for c in missing), None
             )
-        yield _copied_wrongly(judge, operation, of, meant, source, block, entry, bias, before)
+        yield _copied_wrongly(judge, operation, meant, source, block, entry, bias, before)
     if not done and missing:
         first = missing[0]
         made = len({(c.entry.group, c.entry.layer, c.entry.state) for c in copies if c not in missing})
@@ -57,9 +56,8 @@ def wrong_copy(
         yield violation(
             judge,
             operation,
-            of,
             kind,
-            f"{launch(operation, of)} on rank {judge.rank.index} left {len(missing)} of {len(copies)} copies of "
+            f"{launch(operation)} on rank {judge.rank.index} left {len(missing)} of {len(copies)} copies of "
             f"{first.request}'s state out: block {first.source} should have been copied to block {first.target}",
             layer=first.entry.layer,
             group=first.entry.group,
@@ -70,12 +68,10 @@ def wrong_copy(
             request=first.request,
         )
     elif not done:
-        yield stray_write(judge, operation, actual, of)
+        yield stray_write(judge, operation, actual)
 
 
-def _intended(
-    judge: RankJudge, copies: Sequence[StateCopy], actual: np.ndarray
-) -> dict[tuple[int, int], StateCopy]:
+def _intended(judge: RankJudge, copies: Sequence[StateCopy], actual: np.ndarray) -> dict[tuple[int, int], StateCopy]:
     """(layer, block) to the copy that should have made it what it is not; one whose own bytes are wrong, if any is."""
     chosen: dict[tuple[int, int], StateCopy] = {}
     for copy in copies:
@@ -87,8 +83,7 @@ def _intended(
 
 def _copied_wrongly(
     judge: RankJudge,
-    operation: Operation,
-    of: int,
+    operation: Copying,
     meant: StateCopy | None,
     source: int,
     block: int,
@@ -103,16 +98,15 @@ def _copied_wrongly(
     request = meant.request if meant else ""
     kind = _copy_kind(judge, meant, source, block, request)
     what = f"block {source} ({ledger.describe(source)})" if source >= 0 else "bytes of no single block"
-    text = f"{launch(operation, of)} on rank {rank.index} copied {what} to block {block} ({ledger.describe(block)})"
+    text = f"{launch(operation)} on rank {rank.index} copied {what} to block {block} ({ledger.describe(block)})"
     if meant is not None:
         text += f"; it was meant to copy {request}'s block {meant.source} to block {meant.target}"
     gathered = rank.gathered_step
-    if operation.step != of and gathered not in (None, of):
+    if operation.step != operation.batch_step and gathered not in (None, operation.batch_step):
         text += f", and the gathered table held step {gathered} by then"
     return violation(
         judge,
         operation,
-        of,
         kind,
         text,
         layer=entry.layer if entry else -1,
@@ -190,15 +184,14 @@ def _origin(
     return None
 
 
-def unowned(judge: RankJudge, operation: Operation, of: int, copy: StateCopy, block: int) -> Violation:
+def unowned(judge: RankJudge, operation: Copying, copy: StateCopy, block: int) -> Violation:
     """The engine no longer lets the request have a block that its step still needs."""
     side = "from" if block == copy.source else "to"
     return violation(
         judge,
         operation,
-        of,
         "uninitialised read" if block == 0 and block == copy.source else "use after free",
-        f"{launch(operation, of)} on rank {judge.rank.index} must copy {copy.request}'s state {side} block {block}, "
+        f"{launch(operation)} on rank {judge.rank.index} must copy {copy.request}'s state {side} block {block}, "
         f"which belongs to {judge.ledger.describe(block)} by now",
         layer=copy.entry.layer,
         group=copy.entry.group,

@@ -19,7 +19,7 @@ from stalerow.simulator.truth.plan import PlanRow
 if TYPE_CHECKING:
     from stalerow.simulator.oracle.judge import RankJudge
     from stalerow.simulator.rank.batch import Batch
-    from stalerow.simulator.rank.device import Operation
+    from stalerow.simulator.rank.operations import Forward
 
 
 def wrong_slots(judge: RankJudge, batch: Batch, rows: Sequence[PlanRow]) -> Iterator[Violation]:
@@ -53,7 +53,7 @@ def wrong_slots(judge: RankJudge, batch: Batch, rows: Sequence[PlanRow]) -> Iter
                 )
 
 
-def unzeroed(judge: RankJudge, operation: Operation) -> Iterator[Violation]:
+def unzeroed(judge: RankJudge, operation: Forward) -> Iterator[Violation]:
     """Newly allocated attention blocks must be zero when their first forward starts (vLLM #56524)."""
     step = judge.planner.plans[operation.step].step
     copied = {target for _, target in step.copies}
@@ -67,7 +67,6 @@ def unzeroed(judge: RankJudge, operation: Operation) -> Iterator[Violation]:
         yield violation(
             judge,
             operation,
-            operation.step,
             kind,
             f"attention block {block} ({source}) is not zero when step {operation.step} first uses it on rank "
             f"{judge.rank.index}: it holds {found}",
@@ -90,7 +89,7 @@ def _kv_provenance(judge: RankJudge, layer: int, block: int) -> Provenance:
 
 
 def wrong_reads(
-    judge: RankJudge, operation: Operation, rows: Sequence[PlanRow], damage: np.ndarray, before: np.ndarray
+    judge: RankJudge, operation: Forward, rows: Sequence[PlanRow], damage: np.ndarray, before: np.ndarray
 ) -> Iterator[Violation]:
     """Rows whose forward read something else than the state after exactly their tokens, or foreign KV."""
     states = len(judge.layout.states)
@@ -109,7 +108,7 @@ def wrong_reads(
 
 def _wrong_state(
     judge: RankJudge,
-    operation: Operation,
+    operation: Forward,
     row: PlanRow,
     entry: StateEntry,
     decoder: Decoder,
@@ -135,7 +134,6 @@ def _wrong_state(
     return violation(
         judge,
         operation,
-        row.step,
         kind,
         f"forward of step {row.step} on rank {judge.rank.index} needs {row.request}'s state after {row.start} tokens "
         f"in block {block}, which holds {found}",
@@ -148,13 +146,12 @@ def _wrong_state(
     )
 
 
-def _wrong_kv(judge: RankJudge, operation: Operation, row: PlanRow, index: int) -> Violation:
+def _wrong_kv(judge: RankJudge, operation: Forward, row: PlanRow, index: int) -> Violation:
     group = judge.layout.attention_groups[index // judge.layout.layers]
     layer = index % judge.layout.layers
     return violation(
         judge,
         operation,
-        row.step,
         "poisoned cache" if row.first_after_hit else "cross-request copy",
         f"forward of step {row.step} on rank {judge.rank.index} reads attention KV of {row.request} that is not its "
         f"own (layer {layer}, positions 0 to {row.start - 1})",
@@ -164,12 +161,11 @@ def _wrong_kv(judge: RankJudge, operation: Operation, row: PlanRow, index: int) 
     )
 
 
-def diverged(judge: RankJudge, operation: Operation, row: PlanRow) -> Violation:
+def diverged(judge: RankJudge, operation: Forward, row: PlanRow) -> Violation:
     """The last rank's output for a row depends on a wrong read somewhere before."""
     return violation(
         judge,
         operation,
-        row.step,
         "output divergence",
         f"{row.request}'s output of step {row.step} differs from the request run alone",
         request=row.request,
