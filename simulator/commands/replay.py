@@ -181,4 +181,4 @@ def _again(origin: Origin, outcome: Outcome) -> str:
 
 def _launch(violation) -> str:
     late = "deferred " if violation.deferred else ""
-    return f"{late}{violation.launch} of step {violation.step} during step {violation.during} on rank {violation.rank}"
+    return f"{late}{violation.launch} of step {violation.step} during step {violation.during} {violation.place}"

@@ -105,6 +105,7 @@ def to_step(
         copies=tuple(record.copies),
         block_lists={key: _tuples(lists) for key, lists in record.sched_blocks.items()},
         hashed=hashed,
+        num_free_blocks=record.free_blocks,
     )
 
 

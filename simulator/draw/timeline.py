@@ -35,7 +35,7 @@ def failure(schedule: Schedule, kernels: str, violation: Violation, story: Story
     p = schedule.pipeline
     seed = f"seed {schedule.seed}, " if schedule.seed is not None else ""
     head = (
-        f"{violation.kind}: {violation.launch} on rank {violation.rank}, kernels {kernels}\n"
+        f"{violation.kind}: {violation.launch} {violation.place}, kernels {kernels}\n"
         f"{seed}P={p.pp} K={p.drafts} runner {p.runner}, block size {schedule.layout.recurrent_block_size}, "
         f"{len(schedule.requests)} requests, {schedule.order.deviations} deviations from canonical order"
     )

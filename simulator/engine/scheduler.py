@@ -93,6 +93,7 @@ class Scheduler:
             copies=copies,
             block_lists=self.cache.block_lists(),
             hashed=self.cache.pool.cached_blocks(),
+            num_free_blocks=self.cache.pool.num_free_blocks,
         )
         self.last_step_was_futile = not (
             step.rows

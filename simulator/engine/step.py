@@ -76,7 +76,7 @@ class Step(msgspec.Struct, frozen=True):
     requests before resumed ones. `finished` and `preempted` are sorted. `zero` are block ids to zero,
     `copies` are (source, destination) block pairs to copy before the forward. `block_lists` are the
     scheduler's own lists after this schedule (it forgets states that the ranks' append-only rows still show),
-    `hashed` every block that carries a prefix hash after it.
+    `hashed` every block that carries a prefix hash after it, and `num_free_blocks` counts those that can be handed out.
     """
 
     number: int
@@ -89,6 +89,7 @@ class Step(msgspec.Struct, frozen=True):
     copies: tuple[tuple[int, int], ...]
     block_lists: Mapping[str, BlockLists]
     hashed: Mapping[int, CachedBlock]
+    num_free_blocks: int
 
     @property
     def num_tokens(self) -> int:

@@ -103,3 +103,28 @@ class OptimisticFree(Fault):
 
     def needs(self, schedule: Schedule) -> bool:
         return schedule.pipeline.drafts > 0
+
+
+class _NeverRetired(FreePolicy):
+    def settled_tokens(self, num_computed_tokens: int, request: Request) -> int:
+        return 0
+
+
+class WildLeak(Fault):
+    """States that a long prompt has gone past are never given up: one for every chunk, where a few are needed.
+
+    The report counts 71 blocks held where 9 are needed. No byte is ever wrong; the pool runs dry, requests are
+    preempted or wait. Needs a prompt of several chunks, or outputs over several blocks.
+    """
+
+    name = id = "wild-leak"
+    summary = "states behind the running column are never given up"
+    reports = ("vllm#55450",)
+    expected = ("leak",)
+    launches = ("schedule",)
+    says = r"holds \d+ states"
+    engine: ClassVar = {"frees": _NeverRetired}
+
+    def needs(self, schedule: Schedule) -> bool:
+        size = schedule.layout.recurrent_block_size
+        return any(r.prompt_len + r.max_tokens > size for r in schedule.requests)

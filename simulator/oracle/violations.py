@@ -18,8 +18,14 @@ Kind = Literal[
     "rank divergence",
     "output divergence",
     "out of bounds",
+    "leak",
+    "starvation",
+    "preemption loop",
 ]
 KINDS: tuple[str, ...] = Kind.__args__  # type: ignore[attr-defined]
+
+ENGINE = -1
+"""The rank of a violation that no rank has a part in: the engine's own."""
 
 
 class Violation(msgspec.Struct, frozen=True, kw_only=True):
@@ -41,6 +47,11 @@ class Violation(msgspec.Struct, frozen=True, kw_only=True):
     bytes_of: str = ""
     deferred: bool = False
     explanation: str
+
+    @property
+    def place(self) -> str:
+        """Who is to blame, in words."""
+        return "in the engine" if self.rank == ENGINE else f"on rank {self.rank}"
 
     def identity(self) -> tuple[object, ...]:
         """What must be the same for two runs to have failed in the same way."""

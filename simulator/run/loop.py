@@ -19,6 +19,7 @@ from stalerow.simulator.engine.policies import Policies
 from stalerow.simulator.engine.step import Step
 from stalerow.simulator.errors import InternalError, UsageError
 from stalerow.simulator.oracle.judge import RankJudge
+from stalerow.simulator.oracle.resources import Resources
 from stalerow.simulator.oracle.violations import Marks, Violation
 from stalerow.simulator.oracle.watch import Watch
 from stalerow.simulator.rank.base import Rank
@@ -74,6 +75,7 @@ class Simulation:
             self.engine = EngineLoop(core)
         except ValueError as error:
             raise UsageError(str(error)) from None
+        self.resources = Resources(config, self.found)
         self.planner = Planner(schedule.requests, layout.recurrent_block_size, pipeline.drafts)
         self.wires = Wires()
         rank_class = RankV1 if pipeline.runner == "v1" else RankV2
@@ -115,6 +117,7 @@ class Simulation:
         if self.engine.core.inflight and not self.engine.stopped and not self.found:
             raise InternalError(f"nothing can act with steps {self.engine.core.inflight} in flight")
         if self._last_step is not None and not self.engine.stopped:
+            self.resources.final()
             for judge in self.judges:
                 judge.final(self._last_step.hashed)
 
@@ -216,6 +219,7 @@ class Simulation:
             engine.stopped = "step limit"
         elif core.starved and self._next_arrival >= len(self._arrivals) and not self.schedule.aborts:
             engine.stopped = "starved"
+            self.resources.starved()
         return step
 
     def _await_oldest(self) -> None:
@@ -224,6 +228,7 @@ class Simulation:
 
     def _scheduled(self, step: Step) -> None:
         plan = self.planner.plan(step)
+        self.resources.scheduled(step)
         self._last_step = step
         for rank in self.ranks:
             rank.inbox.append(step)
@@ -245,8 +250,9 @@ class Simulation:
     def _process(self) -> None:
         core = self.engine.core
         self._abort("pre_update", self.engine.steps)
-        oldest = core.inflight[0]
-        core.process(self.planner.plans[oldest].sampled)
+        oldest = self.planner.plans[core.inflight[0]]
+        core.process(oldest.sampled)
+        self.resources.processed(oldest.step, {name: len(ids) for name, ids in oldest.sampled.items()})
         self.engine.awaited = None
 
     def _abort(self, phase: str, step: int) -> None:

@@ -4,6 +4,12 @@ Every choice goes through a `Chooser`, and the first option is always the simple
 choices shrinks the schedule. What there may be several of (requests, holds) is drawn as a count, whose options grow
 by one at most, and then one part each: a shrinker lowers the count and leaves out a part. The same seed gives the
 same requests at every pipeline size and under both runners.
+
+A seed draws every feature from a stream of its own, keyed by the label. To draw another feature: pick it anywhere
+under a label that no other pick has (within a request or a hold, one that begins with its name), the simple answer
+first, and without asking another label more or less often than before. Seeds for which the simple answer comes out
+then stand for the same schedule as before. Options of an existing feature that may become more (releases, say) are
+drawn with `named`: only seeds that get a new option change. `tests/simulator/schedule/test_seed_stability.py` holds it.
 """
 
 from __future__ import annotations
@@ -19,6 +25,7 @@ from stalerow.simulator.schedule.choosers import Chooser
 from stalerow.simulator.schedule.choosers.family import seeded
 from stalerow.simulator.schedule.faithful import as_faithful
 from stalerow.simulator.schedule.values import (
+    PROFILES,
     Abort,
     Hold,
     Limits,
@@ -36,6 +43,8 @@ Runner = Literal["v1", "v2"]
 
 PP_SIZES = (2, 4, 2, 3, 1)
 MAX_REQUESTS = 7
+LONG_BLOCKS = (0,) * 76 + (8, 12, 24, 40)
+"""Blocks by which a prompt may be longer; few are, since each costs dozens of steps."""
 PHASES: tuple[Literal["pre_schedule", "pre_update"], ...] = ("pre_schedule", "pre_update")
 HOLDS = (0, 0, 0, 0, 0, 1, 1, 2, 2, 3, 4, 5, 6, 7, 8)
 
@@ -51,6 +60,14 @@ class _Draw:
 
     def of(self, options: Sequence[T], label: str) -> T:
         return options[self._chooser.pick(len(options), label)]
+
+    def named(self, options: Sequence[str], label: str) -> str:
+        """One of a list that may grow at its end: a seed's answer changes only if it becomes the new option."""
+        chosen = options[0]
+        for count, option in enumerate(options[1:], 2):
+            if self.chance(count, f"{label} {option}"):
+                chosen = option
+        return chosen
 
     def chance(self, one_in: int, label: str) -> bool:
         """True once in `one_in`; False is the simple answer."""
@@ -95,7 +112,7 @@ def generate(chooser: Chooser, pp: int | None = None, runner: Runner | None = No
         drafts=drafts,
         async_scheduling=runner == "v2",
         runner=runner,
-        profile=draw.of(("0.32", "0.33"), "profile"),
+        profile=draw.named(PROFILES, "profile"),
     )
     # A decode step that spans more than one block makes the engine relocate a block that is still in use.
     block_size = draw.of([b for b in (4, 8, 16) if b > drafts], "block size")
@@ -132,29 +149,34 @@ def _request(
     draw: _Draw, *, i: int, arrival: int, drafts: int, block_size: int, shared: int
 ) -> tuple[Request, list[Abort]]:
     """Request number `i` and its abort, if it has one."""
-    arrival += draw.of((0, 0, 1, 2, 5) if i else (0,), "arrival gap")
-    prompt = draw.between(1, 3 * block_size + 2, "prompt")
+    name = f"r{i}"
+    arrival += draw.of((0, 0, 1, 2, 5) if i else (0,), f"{name} arrival gap")
+    prompt = draw.between(1, 3 * block_size + 2, f"{name} prompt")
     share = None
-    if shared and draw.chance(2, "shares"):
-        prompt = max(prompt, draw.between(shared, shared + block_size + 1, "prompt past prefix"))
+    if shared and draw.chance(2, f"{name} shares"):
+        prompt = max(prompt, draw.between(shared, shared + block_size + 1, f"{name} prompt past prefix"))
         share = (1000, shared)
+    blocks, outputs = draw.of(LONG_BLOCKS, f"{name} long prompt"), 0
+    if blocks:
+        prompt += blocks * block_size
+        outputs = draw.of((0, 20, 48), f"{name} long output")
     accepted = tuple(
-        min(draw.of((drafts, 0, 1, drafts, 2), "accepted"), drafts)
-        for _ in range(draw.between(1, 4, "acceptance pattern"))
+        min(draw.of((drafts, 0, 1, drafts, 2), f"{name} accepted"), drafts)
+        for _ in range(draw.between(1, 4, f"{name} acceptance pattern"))
     )
     request = Request(
-        id=f"r{i}",
+        id=name,
         arrival=arrival,
         prompt_len=prompt,
-        max_tokens=draw.between(1, 14, "max tokens"),
-        stream=draw.of((i, 0), "stream"),
+        max_tokens=draw.between(1, 14, f"{name} max tokens") + outputs,
+        stream=draw.of((i, 0), f"{name} stream"),
         share=share,
         accepted=accepted,
     )
     aborts = []
-    if draw.chance(6, "abort"):
-        step = arrival + draw.between(1, 16, "abort step")
-        phase = draw.of(PHASES, "phase")
+    if draw.chance(6, f"{name} abort"):
+        step = arrival + draw.between(1, 16, f"{name} abort step")
+        phase = draw.of(PHASES, f"{name} phase")
         aborts.append(Abort(request=request.id, step=step, phase=phase))
     return request, aborts
 
@@ -199,13 +221,13 @@ def _layout(draw: _Draw, drafts: int, block_size: int, limits: Limits, requests:
 def _order(draw: _Draw, pp: int) -> Order:
     names = [a for a in actors(pp) if a != "engine"]
     holds: list[Hold] = []
-    for _ in range(draw.of(HOLDS, "holds")):
+    for i in range(draw.of(HOLDS, "holds")):
         at = holds[-1].at if holds else 0
-        holds.append(draw.part(partial(_hold, at=at, names=names)))
+        holds.append(draw.part(partial(_hold, i=i, at=at, names=names)))
     return Order(holds=tuple(holds))
 
 
-def _hold(draw: _Draw, *, at: int, names: Sequence[str]) -> Hold:
-    at += draw.between(1, 120, "hold gap")
-    length = draw.of((1, 4, 16, 64), "hold length")
-    return Hold(at=at, actor=draw.of(names, "hold actor"), decisions=length)
+def _hold(draw: _Draw, *, i: int, at: int, names: Sequence[str]) -> Hold:
+    at += draw.between(1, 120, f"hold {i} gap")
+    length = draw.of((1, 4, 16, 64), f"hold {i} length")
+    return Hold(at=at, actor=draw.of(names, f"hold {i} actor"), decisions=length)

@@ -6,7 +6,7 @@ Schedules of one family have ranks, drafts and a memory layout in common, so tha
 from __future__ import annotations
 
 from stalerow.simulator.schedule.choosers import Chooser
-from stalerow.simulator.schedule.choosers.seeded import SeededChooser
+from stalerow.simulator.schedule.choosers.features import FeatureChooser
 
 SHAPE = frozenset(
     {
@@ -32,20 +32,17 @@ SHAPE = frozenset(
 )
 """What the family decides, by the generator's labels."""
 
-APART = 0xFA311E5
-"""Keeps family 7 from making the same choices as seed 7."""
-
 
 class FamilyChooser:
     """Asks the family's chooser about the shape and the seed's own about everything else."""
 
     def __init__(self, seed: int, family: int) -> None:
-        self._own, self._family = SeededChooser(seed), SeededChooser(family ^ APART << 32)
+        self._own, self._family = FeatureChooser(f"seed {seed}"), FeatureChooser(f"family {family}")
 
-    def pick(self, n: int, label: str = "") -> int:
+    def pick(self, n: int, label: str) -> int:
         return (self._family if label in SHAPE else self._own).pick(n, label)
 
 
 def seeded(seed: int, family: int | None) -> Chooser:
     """The chooser of a seed, of a family if there is one."""
-    return SeededChooser(seed) if family is None else FamilyChooser(seed, family)
+    return FeatureChooser(f"seed {seed}") if family is None else FamilyChooser(seed, family)

@@ -12,7 +12,7 @@ from stalerow.simulator.run.subject import Subject
 from stalerow.simulator.schedule.generate import from_seed
 
 SUBJECT = Subject(kernels="reference:batch-row")
-SEED = 6
+SEED = 7
 
 
 @pytest.fixture(scope="module")
@@ -24,7 +24,7 @@ def failure():
         subject=SUBJECT,
         violation=outcome.violations[0],
         digest=outcome.digest,
-        origin=Origin(seed=SEED, command="stalerow replay 6"),
+        origin=Origin(seed=SEED, command="stalerow replay 7"),
         versions=failures.versions(),
         schedule=schedule,
     )
@@ -52,7 +52,7 @@ def test_saving_twice_leaves_one_file_with_a_telling_name(tmp_path, failure):
     assert failures.save(failure, tmp_path) == first
     assert [p.name for p in tmp_path.iterdir()] == [first.name]
     assert "reference_batch_row" in first.name
-    assert first.name.endswith("-seed6.json")
+    assert first.name.endswith("-seed7.json")
 
 
 def test_half_written_files_of_dead_processes_are_swept(tmp_path, failure):

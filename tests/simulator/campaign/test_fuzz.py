@@ -66,7 +66,7 @@ def test_a_finding_is_saved_shrunk_and_drawn(tmp_path):
     lines = finding.drawing.splitlines()
     assert len(lines) <= 40
     assert max(map(len, lines)) <= 100
-    assert finding.failure.origin.command == "stalerow replay 6 --kernels reference:batch-row"
+    assert finding.failure.origin.command == "stalerow replay 4 --kernels reference:batch-row"
     assert list((tmp_path / "running").iterdir()) == []
 
 
@@ -140,7 +140,7 @@ def test_time_bounds_a_campaign(tmp_path):
 
 def _start(folder: Path, *options: str) -> subprocess.Popen:
     command = [sys.executable, "-m", "stalerow.simulator.commands.cli", "fuzz", "--kernels", "reference:batch-row"]
-    command += ["--seed", "6", "--jobs", "1", "--keep-going", "--failures", str(folder / "failures"), *options]
+    command += ["--seed", "7", "--jobs", "1", "--keep-going", "--failures", str(folder / "failures"), *options]
     return subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, cwd=folder)
 
 

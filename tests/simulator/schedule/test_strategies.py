@@ -49,17 +49,17 @@ def test_the_message_is_the_drawing(kernels):
     if kernels == "set":
         kernels = kernel_set("reference:batch-row")
     with pytest.raises(IsolationError) as caught:
-        assert_isolated(from_seed(6), kernels)
+        assert_isolated(from_seed(7), kernels)
     message = str(caught.value)
     assert "cross-request copy: postprocess on rank 0, kernels reference:batch-row" in message
     assert "deferred postprocess of step" in message
-    assert "again: stalerow replay 6 --kernels reference:batch-row" in message
-    assert caught.value.schedule.seed == 6
+    assert "again: stalerow replay 7 --kernels reference:batch-row" in message
+    assert caught.value.schedule.seed == 7
 
 
 def test_different_failures_are_different_types():
     types = set()
-    for seed in (6, 7, 12):
+    for seed in (4, 7, 12):
         with pytest.raises(IsolationError) as caught:
             assert_isolated(from_seed(seed), "reference:batch-row")
         types.add(type(caught.value))

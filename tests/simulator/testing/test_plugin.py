@@ -52,7 +52,7 @@ def properties(path, test):
 
 @pytest.mark.parametrize("spread", [(), ("-p", "xdist", "-n", "2")], ids=["alone", "xdist"])
 def test_a_failing_seed_is_drawn_saved_and_named(project, tmp_path, spread):
-    options = ("--stalerow-kernels", "reference:batch-row", "--stalerow-seeds", "5:7", "-k", "seeds")
+    options = ("--stalerow-kernels", "reference:batch-row", "--stalerow-seeds", "6:8", "-k", "seeds")
     code, out = project(*options, *spread)
     assert code == 1
     (path,) = failures.saved(tmp_path / ".stalerow" / "failures")
@@ -61,8 +61,8 @@ def test_a_failing_seed_is_drawn_saved_and_named(project, tmp_path, spread):
     assert f"replay: {command}" in out
     assert out.count(command) >= 2  # in the test's report and in the summary
     assert "2 schedules with reference:batch-row; violating: cross-request copy 1" in out
-    found = properties(tmp_path / "junit.xml", "test_seeds[seed6]")
-    assert found["stalerow.seed"] == "6"
+    found = properties(tmp_path / "junit.xml", "test_seeds[seed7]")
+    assert found["stalerow.seed"] == "7"
     assert found["stalerow.command"] == command
     assert found["stalerow.file"] == str(path.relative_to(tmp_path))
     failure = failures.load(path).failure
