@@ -191,7 +191,7 @@ class Campaign:
         seen: Seen = done.value
         self._count(trial, seen)
         if seen.differs:
-            return self._breach(trial.seed, trial.subject, seen.violation, seen.digests)
+            return self._breach(trial.seed, trial.subject, seen.violation, seen.digests, parting=seen.parting)
         if trial.subject == self.subject and self._unlike_its_pack(seen):
             return None
         if trial.subject == self.subject and self._disagrees(seen):
@@ -260,7 +260,7 @@ class Campaign:
             return
         reduced: Reduced = done.value
         if reduced.differing:
-            self._breach(seen.seed, reduction.subject, violation, reduced.differing)
+            self._breach(seen.seed, reduction.subject, violation, reduced.differing, parting=reduced.parting)
             return
         if not reduced.confirmed:
             self._known.discard((violation.kind, violation.launch))
@@ -302,11 +302,12 @@ class Campaign:
         digests: Sequence[str],
         note: str = "",
         kind: str = "determinism breach",
+        parting: str = "",
     ) -> None:
         if (kind, "") in self._known:
             return
         self._known.add((kind, ""))
-        note = note or f"runs of one schedule gave digests {', '.join(digests)}"
+        note = note or f"runs of one schedule gave digests {', '.join(digests)}; {parting}"
         failure = findings.breach(seed, subject, violation, note, kind)
         finding = Finding(failure, self._save(failure))
         self.tally.breaches.append(finding)

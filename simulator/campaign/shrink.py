@@ -7,6 +7,7 @@ seed made; then small edits that the generator does not offer (fewer ranks, plai
 
 from __future__ import annotations
 
+import contextlib
 import functools
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -16,13 +17,16 @@ import msgspec
 
 from stalerow.simulator.errors import InternalError, UsageError
 from stalerow.simulator.oracle.violations import Violation
+from stalerow.simulator.run.loop import Simulation
+from stalerow.simulator.run.ordering import chooser
 from stalerow.simulator.run.subject import Subject
 from stalerow.simulator.schedule.choosers.family import seeded
 from stalerow.simulator.schedule.choosers.recorded import RecordedChooser
-from stalerow.simulator.schedule.choosers.recording import RecordingChooser
+from stalerow.simulator.schedule.choosers.recording import RecordingChooser, RecordingOrder
 from stalerow.simulator.schedule.edits import edits
 from stalerow.simulator.schedule.faithful import as_faithful
 from stalerow.simulator.schedule.generate import HOLDS, PP_SIZES, Runner, generate
+from stalerow.simulator.schedule.order import Order
 from stalerow.simulator.schedule.values import Schedule, to_json
 
 BUDGET = 400
@@ -81,6 +85,18 @@ class Candidates:
             self._known[key] = self._run(schedule)
         return self._known[key]
 
+    def order_to_failure(self, schedule: Schedule) -> Order:
+        """The order of a failing schedule as deviations from the canonical one, as far as it matters."""
+        recording = RecordingOrder(chooser(schedule))
+
+        def watch(simulation: Simulation, actor: str, done: Any) -> None:
+            if simulation.found:
+                raise _Decided(True)
+
+        with contextlib.suppress(_Decided):
+            self._subject.run(schedule, observer=watch, order=recording)
+        return recording.order
+
     def _run(self, schedule: Schedule) -> bool:
         events = 0
         # A candidate that takes much longer to fail than the best so far is not simpler, whatever it saved elsewhere.
@@ -128,11 +144,19 @@ def shrink(
     if schedule.seed is not None:
         best = prepare(_by_hypothesis(candidates, schedule, pp, runner) or schedule)
         candidates.allow(budget // 2)
-    best = _without_seed(best)
+    best = _written_down(candidates, _without_seed(best))
     tried = {to_json(best)}
     while (smaller := _first(candidates, _new(prepare, edits(best), tried))) is not None:
         best = smaller
     return Shrunk(best, candidates.runs)
+
+
+def _written_down(candidates: Candidates, schedule: Schedule) -> Schedule:
+    """With what a kind of order picked up to the failure as deviations of their own, which edits can take away."""
+    if schedule.order.rule is msgspec.UNSET:
+        return schedule
+    written = msgspec.structs.replace(schedule, order=candidates.order_to_failure(schedule))
+    return written if candidates.fails(written) else schedule
 
 
 def _as_it_is(schedule: Schedule) -> Schedule:

@@ -47,7 +47,7 @@ class Seed:
 class Seen:
     """What one trial showed. `digests` are of as many runs as there were; `bounded`: nothing was out of bounds.
 
-    memory: as in `run.Outcome`, of the first run.
+    memory: as in `run.Outcome`, of the first run. parting: where runs that should have been equal part.
     """
 
     seed: Seed
@@ -58,6 +58,7 @@ class Seen:
     requests: int
     decisions: int
     memory: str = ""
+    parting: str = ""
 
     @property
     def differs(self) -> bool:
@@ -79,6 +80,7 @@ class Trial:
         schedule = self.seed.schedule()
         outcomes = [self.subject.run(schedule) for _ in range(self.times)]
         first = outcomes[0]
+        differ = len({o.digest for o in outcomes}) > 1
         return Seen(
             seed=self.seed,
             violation=first.violations[0] if first.violations else None,
@@ -88,6 +90,7 @@ class Trial:
             requests=len(schedule.requests),
             decisions=first.decisions,
             memory=first.memory,
+            parting=_parting(schedule, self.subject) if differ else "",
         )
 
 
@@ -104,6 +107,7 @@ class Reduced:
     marks: tuple[str, ...] = ()
     confirmed: bool = True
     differing: tuple[str, ...] = ()
+    parting: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,7 +151,16 @@ class Reduction:
         )
 
     def _breach(self, schedule: Schedule, violation: Violation, *digests: str) -> Reduced:
-        return Reduced(schedule, violation, digests[0], "", 0, differing=digests)
+        where = _parting(schedule, self.finder)
+        return Reduced(schedule, violation, digests[0], "", 0, differing=digests, parting=where)
+
+
+def _parting(schedule: Schedule, subject: Subject) -> str:
+    """Where two more runs part, in words."""
+    from stalerow.simulator.run.determinism import parting
+
+    found = parting(schedule, subject.run)
+    return str(found) if found else "two more runs were equal at every decision"
 
 
 def _first(outcome: Outcome) -> Violation | None:

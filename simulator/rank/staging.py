@@ -6,6 +6,7 @@ overwrite what a queued operation has not read yet (vLLM #47644, #53057); `overw
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 
 
@@ -17,6 +18,7 @@ class StagingPool:
         self.overwritten: set[str] = set()
         self._buffers: dict[str, list[tuple[int, ...]]] = {}
         self._turn: dict[str, int] = {}
+        self._unread: Counter[tuple[str, int]] = Counter()
 
     def stage(self, name: str, values: tuple[int, ...]) -> Callable[[], tuple[int, ...]]:
         """Put `values` into the next buffer of pool `name`; the result reads that buffer's content at call time.
@@ -29,8 +31,10 @@ class StagingPool:
         turn = self._turn[name] = (self._turn.get(name, -1) + 1) % self.depth
         count = len(values)
         content = ring[turn] = values + ring[turn][count:]
+        self._unread[name, turn] += 1
 
         def read() -> tuple[int, ...]:
+            self._unread[name, turn] -= 1
             current = ring[turn]
             if current is content:
                 return values
@@ -40,3 +44,13 @@ class StagingPool:
             return found
 
         return read
+
+    @property
+    def unread(self) -> frozenset[tuple[str, int]]:
+        """Buffers, as (pool, buffer), that a queued operation has still to read."""
+        return frozenset(place for place, readers in self._unread.items() if readers > 0)
+
+    @property
+    def next_buffers(self) -> frozenset[tuple[str, int]]:
+        """The buffers, as (pool, buffer), that the host's next step may fill."""
+        return frozenset((name, (turn + 1) % self.depth) for name, turn in self._turn.items())

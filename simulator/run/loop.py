@@ -28,6 +28,7 @@ from stalerow.simulator.rank.policy import RankPolicy
 from stalerow.simulator.rank.v1 import RankV1
 from stalerow.simulator.rank.v2 import RankV2
 from stalerow.simulator.rank.wires import Wires
+from stalerow.simulator.run.events import event
 from stalerow.simulator.schedule.choosers import OrderChooser
 from stalerow.simulator.schedule.values import Schedule
 from stalerow.simulator.truth.plan import Planner
@@ -108,9 +109,9 @@ class Simulation:
 
     def run(self) -> None:
         """Run until nothing can act any more, then check what the prefix cache still offers."""
-        acts, observer = self._acts, self.observer
+        acts, observer, pending = self._acts, self.observer, partial(event, self)
         while enabled := self._enabled():
-            actor = enabled[self.order.next(enabled) if len(enabled) > 1 else 0]
+            actor = enabled[self.order.next(enabled, pending) if len(enabled) > 1 else 0]
             done = acts[actor]()
             if observer is not None:
                 observer(self, actor, done)

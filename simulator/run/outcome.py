@@ -7,7 +7,7 @@ digests on any machine, and so do the Triton and the reference form of the same 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from stalerow.kernels.sets import KernelSet
@@ -16,8 +16,10 @@ from stalerow.simulator.oracle.violations import Violation
 from stalerow.simulator.rank.policy import RankPolicy
 from stalerow.simulator.rank.released import check_layout, worker_policy
 from stalerow.simulator.run.loop import EngineFactory, Observer, Simulation
+from stalerow.simulator.run.ordering import chooser as ordered
 from stalerow.simulator.schedule.choosers import OrderChooser
-from stalerow.simulator.schedule.choosers.planned import PlannedOrder
+from stalerow.simulator.schedule.choosers.recording import Decision, RecordingOrder, deviations
+from stalerow.simulator.schedule.order import Order
 from stalerow.simulator.schedule.values import Schedule
 
 
@@ -25,7 +27,7 @@ from stalerow.simulator.schedule.values import Schedule
 class Outcome:
     """What one run showed. `digest` and `memory` are 32 hex digits: the digest covers the violations beside the memory.
 
-    `stopped` names what ended the run early, if anything did.
+    `stopped` names what ended the run early, if anything did. `taken` are the decisions that were made, in order.
     """
 
     schedule: Schedule
@@ -35,8 +37,17 @@ class Outcome:
     digest: str
     memory: str
     steps: int
-    decisions: int
+    taken: Sequence[Decision]
     stopped: str
+
+    @property
+    def decisions(self) -> int:
+        return len(self.taken)
+
+    @property
+    def order(self) -> Order:
+        """Deviations from the canonical order with which the schedule runs like this, whatever decided it."""
+        return deviations(self.taken)
 
     @property
     def clean(self) -> bool:
@@ -59,7 +70,7 @@ def run(
     release would not.
     """
     check_layout(schedule.layout, kernels.align)
-    chooser = order or PlannedOrder(schedule.order)
+    chooser = RecordingOrder(order or ordered(schedule))
     worker = worker_policy(rank_policy, kernels.align)
     simulation = Simulation(schedule, kernels, chooser, policies, worker, observer, engine)
     simulation.run()
@@ -72,7 +83,7 @@ def run(
         digest=digest_of(memory, simulation.found),
         memory=digest_of(memory),
         steps=simulation.engine.steps,
-        decisions=getattr(chooser, "decision", 0),
+        taken=chooser.decisions,
         stopped=simulation.engine.stopped,
     )
 

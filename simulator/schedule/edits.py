@@ -6,13 +6,17 @@ In: a schedule. Out: candidates, each valid and simpler in one respect; `shrink`
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, TypeVar
 
+from msgspec import UNSET
 from msgspec.structs import replace
 
 from stalerow.kernels.base.layout import GroupSpec, StateSpec
 from stalerow.simulator.errors import UsageError
-from stalerow.simulator.schedule.values import Limits, Order, Request, Schedule, actors, validate
+from stalerow.simulator.schedule.order import Order
+from stalerow.simulator.schedule.values import Limits, Request, Schedule, actors, validate
+
+T = TypeVar("T")
 
 PLAIN_STATES = (StateSpec("conv", 4, 2), StateSpec("temporal", 8, 2))
 
@@ -68,16 +72,27 @@ def _merged_requests(schedule: Schedule) -> Iterator[dict[str, Any]]:
 
 def _fewer_deviations(schedule: Schedule) -> Iterator[dict[str, Any]]:
     order = schedule.order
-    if order.deviations > 1:
+    if order.deviations > 1 or order.rule is not UNSET:
         yield {"order": Order()}
-    for i in range(len(order.holds)):
-        yield {"order": replace(order, holds=order.holds[:i] + order.holds[i + 1 :])}
-    for i in range(len(order.picks)):
-        yield {"order": replace(order, picks=order.picks[:i] + order.picks[i + 1 :])}
+    for holds in _without_some(order.holds):
+        yield {"order": replace(order, holds=holds)}
+    for picks in _without_some(order.picks):
+        yield {"order": replace(order, picks=picks)}
     for i, hold in enumerate(order.holds):
         if hold.decisions > 1:
             shorter = replace(hold, decisions=hold.decisions // 2)
             yield {"order": replace(order, holds=order.holds[:i] + (shorter,) + order.holds[i + 1 :])}
+
+
+def _without_some(deviations: tuple[T, ...]) -> Iterator[tuple[T, ...]]:
+    """Without a half, a quarter, ... down to single ones; late ones first, whose absence moves no other."""
+    size = len(deviations) // 2
+    while size > 1:
+        for stop in range(len(deviations), 0, -size):
+            yield deviations[: max(stop - size, 0)] + deviations[stop:]
+        size //= 2
+    for i in reversed(range(len(deviations))):
+        yield deviations[:i] + deviations[i + 1 :]
 
 
 def _smaller_pipeline(schedule: Schedule) -> Iterator[dict[str, Any]]:

@@ -24,12 +24,11 @@ from stalerow.kernels.base.layout import GroupSpec, Layout, StateSpec
 from stalerow.simulator.schedule.choosers import Chooser
 from stalerow.simulator.schedule.choosers.family import seeded
 from stalerow.simulator.schedule.faithful import as_faithful
+from stalerow.simulator.schedule.order import Hold, Order
 from stalerow.simulator.schedule.values import (
     PROFILES,
     Abort,
-    Hold,
     Limits,
-    Order,
     Pipeline,
     Request,
     Schedule,

@@ -15,6 +15,7 @@ import msgspec
 
 from stalerow.kernels.base.layout import Layout
 from stalerow.simulator.errors import UsageError
+from stalerow.simulator.schedule.order import Order, Priorities
 
 FORMAT = 1
 PROFILES = ("0.32", "0.33")
@@ -71,25 +72,6 @@ class Abort(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     request: str
     step: int
     phase: Literal["pre_schedule", "pre_update"] = "pre_schedule"
-
-
-class Hold(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """From decision `at` on, `actor` is passed over for `decisions` decisions unless nothing else can happen."""
-
-    at: int
-    actor: str
-    decisions: int = 1
-
-
-class Order(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Deviations from the canonical order of events: holds, and single picks as (decision, choice)."""
-
-    holds: tuple[Hold, ...] = ()
-    picks: tuple[tuple[int, int], ...] = ()
-
-    @property
-    def deviations(self) -> int:
-        return len(self.holds) + len(self.picks)
 
 
 class Schedule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -153,6 +135,12 @@ def validate(schedule: Schedule) -> Schedule:
     for a in schedule.aborts:
         _check(a.request in ids, f"abort of {a.request!r}: no such request; known are {', '.join(ids)}")
     known = actors(p.pp)
+    rule = schedule.order.rule
+    if isinstance(rule, Priorities):
+        _check(rule.depth >= 1, f"order.rule.depth is {rule.depth}: give at least 1")
+        _check(rule.horizon is None or rule.horizon >= 1, f"order.rule.horizon is {rule.horizon}: give at least 1")
+    if rule is not msgspec.UNSET:
+        _check(not schedule.order.holds, "order has holds beside a rule: keep one of the two")
     for h in schedule.order.holds:
         _check(h.actor in known, f"order.holds names {h.actor!r}: actors are {', '.join(known)}")
     return schedule

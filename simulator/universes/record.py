@@ -24,7 +24,7 @@ from stalerow.simulator.rank.operations import Copying, Dummy, Forward, Operatio
 from stalerow.simulator.rank.policy import RankPolicy
 from stalerow.simulator.rank.released import check_layout, worker_policy
 from stalerow.simulator.run.loop import Simulation
-from stalerow.simulator.schedule.choosers.planned import PlannedOrder
+from stalerow.simulator.run.ordering import chooser
 from stalerow.simulator.schedule.values import Schedule
 from stalerow.simulator.truth.plan import Planner, PlanRow
 from stalerow.simulator.universes.tape import LaneTape, Tape
@@ -50,7 +50,7 @@ def record(schedule: Schedule, align: Any) -> Tape:
 
     policy: Callable[[Schedule], RankPolicy] = worker_policy(RankPolicy, align)
     kernels = KernelSet("recorded", align, None, NumpyBackend())  # type: ignore[arg-type]
-    simulation = Simulation(schedule, kernels, PlannedOrder(schedule.order), rank_policy=policy, watch=watch)
+    simulation = Simulation(schedule, kernels, chooser(schedule), rank_policy=policy, watch=watch)
     simulation.run()
     rank = simulation.ranks[0]
     streams = simulation.planner.streams

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from stalerow.simulator.schedule.choosers import Pending
+
 
 class EarliestFirst:
     """`starts` gives the earliest start of every enabled actor, in integer microseconds; whoever runs the actors keeps
@@ -13,7 +15,7 @@ class EarliestFirst:
         self._starts = starts
         self.decision = 0
 
-    def next(self, enabled: Sequence[str]) -> int:
+    def next(self, enabled: Sequence[str], pending: Pending | None = None) -> int:
         self.decision += 1
         times = [self._starts[actor] for actor in enabled]
         return times.index(min(times))

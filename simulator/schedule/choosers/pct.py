@@ -8,36 +8,27 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from stalerow.simulator.schedule.choosers import Pending
 from stalerow.simulator.schedule.choosers.seeded import SeededChooser
-from stalerow.simulator.schedule.values import Order
 
 
 class PriorityOrder:
     """The enabled actor of highest priority acts. `depth` - 1 decisions among the first `horizon` demote the actor
     that would have acted to below all others. Decisions are counted as in `PlannedOrder`."""
 
-    def __init__(self, seed: int, depth: int = 3, horizon: int = 600) -> None:
+    def __init__(self, seed: int, depth: int, horizon: int) -> None:
         self._random = SeededChooser(seed)
         self._priority: dict[str, int] = {}
         self._changes = {self._random.pick(horizon, "change point") for _ in range(depth - 1)}
         self._lowest = 0
-        self._picks: list[tuple[int, int]] = []
-        self.decision = 0
+        self._decision = 0
 
-    def next(self, enabled: Sequence[str]) -> int:
+    def next(self, enabled: Sequence[str], pending: Pending) -> int:
         for actor in enabled:
             if actor not in self._priority:
                 self._priority[actor] = 1 + self._random.pick(1 << 32, "priority")
-        if self.decision in self._changes:
+        if self._decision in self._changes:
             self._lowest -= 1
             self._priority[max(enabled, key=self._priority.__getitem__)] = self._lowest
-        choice = max(range(len(enabled)), key=lambda i: self._priority[enabled[i]])
-        if choice:
-            self._picks.append((self.decision, choice))
-        self.decision += 1
-        return choice
-
-    @property
-    def order(self) -> Order:
-        """The same order as deviations from the canonical one, for `PlannedOrder`."""
-        return Order(picks=tuple(self._picks))
+        self._decision += 1
+        return max(range(len(enabled)), key=lambda i: self._priority[enabled[i]])

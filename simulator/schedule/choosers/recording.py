@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import NamedTuple, TypeVar
 
-from stalerow.simulator.schedule.choosers import Chooser
-from stalerow.simulator.schedule.values import Order
+from stalerow.simulator.schedule.choosers import Chooser, OrderChooser, Pending
+from stalerow.simulator.schedule.order import Hold, Order
 
 T = TypeVar("T")
 
@@ -42,21 +42,61 @@ class RecordingChooser:
         return made
 
 
+class Decision(NamedTuple):
+    """Who was enabled, in canonical order, and which of them was chosen."""
+
+    enabled: tuple[str, ...]
+    choice: int
+
+
 class RecordingOrder:
-    """Uses any `Chooser` for the order of a run; `order` replays the same run through `PlannedOrder`."""
+    """Lets `chooser` decide the order of a run and keeps the decisions; `order` replays the same run without it."""
 
-    def __init__(self, chooser: Chooser) -> None:
+    def __init__(self, chooser: OrderChooser) -> None:
         self._chooser = chooser
-        self._picks: list[tuple[int, int]] = []
-        self.decision = 0
+        self.decisions: list[Decision] = []
 
-    def next(self, enabled: Sequence[str]) -> int:
-        choice = self._chooser.pick(len(enabled), "next actor")
-        if choice:
-            self._picks.append((self.decision, choice))
-        self.decision += 1
+    def next(self, enabled: Sequence[str], pending: Pending) -> int:
+        choice = self._chooser.next(enabled, pending)
+        self.decisions.append(Decision(tuple(enabled), choice))
         return choice
 
     @property
     def order(self) -> Order:
-        return Order(picks=tuple(self._picks))
+        return deviations(self.decisions)
+
+
+class PickedOrder:
+    """Lets a generator's `Chooser` decide the order of a run."""
+
+    def __init__(self, chooser: Chooser) -> None:
+        self._chooser = chooser
+
+    def next(self, enabled: Sequence[str], pending: Pending) -> int:
+        return self._chooser.pick(len(enabled), "next actor")
+
+
+def deviations(decisions: Sequence[Decision]) -> Order:
+    """The decisions as deviations from the canonical order: as picks, or as holds where those are fewer."""
+    picks = tuple((at, decision.choice) for at, decision in enumerate(decisions) if decision.choice)
+    holds = _holds(decisions)
+    return Order(holds=holds) if len(holds) < len(picks) else Order(picks=picks)
+
+
+def _holds(decisions: Sequence[Decision]) -> tuple[Hold, ...]:
+    """Who was passed over, from the first decision to the last one before it was chosen."""
+    holds: list[Hold] = []
+    spans: dict[str, tuple[int, int]] = {}
+
+    def close(actor: str) -> None:
+        first, last = spans.pop(actor)
+        holds.append(Hold(at=first, actor=actor, decisions=last - first + 1))
+
+    for at, (enabled, choice) in enumerate(decisions):
+        for actor in enabled[:choice]:
+            spans[actor] = spans.get(actor, (at, at))[0], at
+        if enabled[choice] in spans:
+            close(enabled[choice])
+    for actor in list(spans):
+        close(actor)
+    return tuple(sorted(holds, key=lambda hold: (hold.at, hold.actor)))

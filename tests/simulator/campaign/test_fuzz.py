@@ -103,6 +103,8 @@ def test_kernels_that_read_the_clock_are_a_determinism_breach(tmp_path, doubles)
     tally = fuzz(tmp_path, Subject(kernels="stalerow_doubles:clock"), listener, runs=4)
     (breach,) = tally.breaches
     assert breach.failure.kind == "determinism breach"
+    assert "the runs part at decision " in breach.failure.note
+    assert "memory differs" in breach.failure.note
     assert tally.exit_code() == 3
     assert listener.breaches == [breach]
 

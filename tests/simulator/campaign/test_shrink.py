@@ -6,7 +6,8 @@ from stalerow.simulator.campaign.shrink import shrink, signature
 from stalerow.simulator.run.subject import Subject
 from stalerow.simulator.schedule.edits import edits
 from stalerow.simulator.schedule.generate import from_seed
-from stalerow.simulator.schedule.values import Hold, Order, Schedule, validate
+from stalerow.simulator.schedule.order import Hold, Order
+from stalerow.simulator.schedule.values import Schedule, validate
 
 SUBJECT = Subject(kernels="reference:batch-row")
 

@@ -5,17 +5,25 @@ import itertools
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import UNSET
+from msgspec.structs import replace
 
 from stalerow.kernels.sets import kernel_set
+from stalerow.simulator.run.ordering import canonical_decisions
 from stalerow.simulator.run.outcome import run
+from stalerow.simulator.schedule.choosers import Event, Place
+from stalerow.simulator.schedule.choosers.checking import CheckingOrder
 from stalerow.simulator.schedule.choosers.exhaustive import ExhaustiveChooser
 from stalerow.simulator.schedule.choosers.hypothesis import HypothesisChooser
 from stalerow.simulator.schedule.choosers.pct import PriorityOrder
+from stalerow.simulator.schedule.choosers.planned import PlannedOrder
+from stalerow.simulator.schedule.choosers.pos import PartialOrderSampling
 from stalerow.simulator.schedule.choosers.recorded import RecordedChooser
-from stalerow.simulator.schedule.choosers.recording import RecordingChooser, RecordingOrder
+from stalerow.simulator.schedule.choosers.recording import Decision, PickedOrder, RecordingChooser, deviations
 from stalerow.simulator.schedule.choosers.seeded import SeededChooser
+from stalerow.simulator.schedule.choosers.uniform import UniformOrder
 from stalerow.simulator.schedule.generate import from_seed, generate
-from stalerow.simulator.schedule.values import Schedule
+from stalerow.simulator.schedule.order import Order, PartialOrder, Priorities, Uniform
 
 REQ_IDX = kernel_set("reference:req-idx")
 
@@ -69,28 +77,101 @@ def test_every_order_of_the_first_events_is_clean():
     schedule = generate(RecordedChooser([]))
     chooser = ExhaustiveChooser(depth=5)
     while chooser.more():
-        assert run(schedule, REQ_IDX, order=RecordingOrder(chooser)).clean
+        assert run(schedule, REQ_IDX, order=PickedOrder(chooser)).clean
     assert chooser.runs > 10
 
 
-def test_an_order_that_was_recorded_replays_to_the_same_digest():
-    schedule = from_seed(3, pp=2)
-    recording = RecordingOrder(SeededChooser(1))
-    outcome = run(schedule, REQ_IDX, order=recording)
-    fields = {f: getattr(schedule, f) for f in schedule.__struct_fields__}
-    again = run(Schedule(**fields | {"order": recording.order}), REQ_IDX)
-    assert recording.order.deviations > 10
-    assert again.digest == outcome.digest
+RULES = (Uniform(seed=1), Priorities(seed=1), Priorities(seed=2, depth=1, horizon=50), PartialOrder(seed=1))
 
 
-def test_priorities_are_a_function_of_the_seed_and_change_the_order():
+@pytest.mark.parametrize("rule", RULES, ids=repr)
+def test_what_a_kind_of_order_picked_replays_without_it(rule):
+    schedule = replace(from_seed(3, pp=2), order=Order(rule=rule))
+    outcome = run(schedule, REQ_IDX)
+    assert outcome.order.deviations > 5
+    assert outcome.order.rule is UNSET
+    again = run(replace(schedule, order=outcome.order), REQ_IDX)
+    assert (again.digest, again.taken) == (outcome.digest, outcome.taken)
+
+
+def test_kinds_of_order_and_their_seeds_give_different_orders():
     schedule = from_seed(3, pp=2)
-    orders = [PriorityOrder(seed) for seed in (5, 5, 6)]
-    outcomes = [run(schedule, REQ_IDX, order=order) for order in orders]
-    assert orders[0].order == orders[1].order != orders[2].order
-    assert all(o.clean for o in outcomes)
-    fields = {f: getattr(schedule, f) for f in schedule.__struct_fields__}
-    assert run(Schedule(**fields | {"order": orders[0].order}), REQ_IDX).digest == outcomes[0].digest
+    orders = [run(replace(schedule, order=Order(rule=rule)), REQ_IDX).order for rule in (*RULES, Uniform(seed=2))]
+    assert len(set(orders)) == len(orders)
+
+
+NAMES = ("device0", "device1", "host0")
+
+
+@given(st.lists(st.tuples(st.permutations(NAMES), st.integers(1, 3), st.integers(0, 2)), max_size=30))
+def test_deviations_make_the_same_decisions_whether_written_as_picks_or_holds(drawn):
+    decisions = []
+    for names, count, choice in drawn:
+        enabled = tuple(sorted(names[:count], key=NAMES.index))
+        if count > 1:
+            decisions.append(Decision(enabled, choice % count))
+    planned = PlannedOrder(deviations(decisions))
+    assert [planned.next(d.enabled, no_event) for d in decisions] == [d.choice for d in decisions]
+
+
+def no_event(actor):
+    raise AssertionError("asked for an event")
+
+
+def test_a_change_point_needs_the_length_of_the_run():
+    schedule = replace(from_seed(3, pp=2), order=Order())
+    assert canonical_decisions(schedule) == run(schedule, REQ_IDX).decisions > 50
+
+
+def lagging(order, lag):
+    """A consumer that must fall behind its producer by `lag` events; whether the order lets it."""
+    made = used = 0
+    while made < 40:
+        enabled = ["producer"] if used == made else ["consumer", "producer"]
+        actor = enabled[order.next(enabled, no_event) if len(enabled) > 1 else 0]
+        made, used = made + (actor == "producer"), used + (actor == "consumer")
+        if made - used >= lag:
+            return True
+    return False
+
+
+def test_priorities_find_a_long_lag_that_uniform_choices_miss():
+    by_priority = sum(lagging(PriorityOrder(seed, depth=2, horizon=60), 20) for seed in range(40))
+    by_chance = sum(lagging(UniformOrder(seed), 20) for seed in range(40))
+    assert by_priority >= 10
+    assert by_chance < by_priority / 3
+
+
+def test_partial_order_sampling_draws_again_only_where_events_conflict():
+    places = {"a": Place("staging", 0, "rows", 0), "b": Place("staging", 0, "rows", 0), "c": Place("host", 1)}
+    events = {actor: Event(actor, frozenset(), frozenset({place})) for actor, place in places.items()}
+    conflicting, apart = set(), set()
+    for seed in range(200):
+        order = PartialOrderSampling(seed)
+        first = ["a", "b", "c"][order.next(["a", "b", "c"], events.__getitem__)]
+        drawn = dict(order._priority)
+        assert first not in drawn
+        (conflicting if first == "a" else apart).add("b" in drawn)
+        assert "c" in drawn or first == "c"
+    assert conflicting == {False}
+    assert True in apart
+
+
+def test_the_checking_chooser_names_the_decision_at_which_runs_part():
+    first = CheckingOrder(PlannedOrder(Order()))
+    for enabled in (["device0", "host0"], ["host0", "engine"], ["device0", "engine"]):
+        first.next(enabled, no_event)
+    equal, other, shorter = (CheckingOrder(PlannedOrder(Order()), first.met) for _ in range(3))
+    for enabled in (["device0", "host0"], ["host0", "engine"], ["device0", "engine"]):
+        equal.next(enabled, no_event)
+        if len(shorter.met) < 2:
+            shorter.next(enabled, no_event)
+        other.next(["host0", "engine"] if len(other.met) == 2 else enabled, no_event)
+    assert equal.parting() is None
+    parting = other.parting()
+    assert parting.decision == 2
+    assert "decision 2: device0, engine could act in the earlier one, host0, engine in the later" in str(parting)
+    assert "decision 2, which only the earlier one comes to" in str(shorter.parting())
 
 
 @given(st.data())

@@ -10,7 +10,7 @@ from stalerow.kernels.sets import kernel_set
 from stalerow.simulator.run.outcome import run
 from stalerow.simulator.schedule.faithful import as_faithful, is_faithful
 from stalerow.simulator.schedule.generate import from_seed
-from stalerow.simulator.schedule.values import Order
+from stalerow.simulator.schedule.order import Order
 
 SEEDS = range(200)
 

@@ -1,0 +1,85 @@
+"""From a schedule's `Order` to the chooser that decides its run.
+
+PCT needs to know how many decisions a run has. A run of the host side alone counts them: no kernel's result decides
+what a host or the engine does next, so launches do nothing there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, assert_never
+
+import msgspec
+import numpy as np
+
+from stalerow.kernels.base.device import NumpyBackend
+from stalerow.kernels.sets import KernelSet
+from stalerow.simulator.engine.step import CachedBlock
+from stalerow.simulator.oracle.violations import Marks, Violation
+from stalerow.simulator.oracle.watch import Watch
+from stalerow.simulator.rank.base import Rank
+from stalerow.simulator.rank.device import Operation
+from stalerow.simulator.run.loop import Simulation
+from stalerow.simulator.schedule.choosers import OrderChooser
+from stalerow.simulator.schedule.choosers.pct import PriorityOrder
+from stalerow.simulator.schedule.choosers.planned import PlannedOrder
+from stalerow.simulator.schedule.choosers.pos import PartialOrderSampling
+from stalerow.simulator.schedule.choosers.uniform import UniformOrder
+from stalerow.simulator.schedule.order import Order, PartialOrder, Priorities, Uniform
+from stalerow.simulator.schedule.values import Schedule
+from stalerow.simulator.truth.plan import Planner
+
+_NO_HASHES = np.zeros((0, 0), dtype=np.int64)
+
+
+def chooser(schedule: Schedule) -> PlannedOrder:
+    """Decides every question of the schedule's run as its `order` says."""
+    return PlannedOrder(schedule.order, _rule(schedule))
+
+
+def _rule(schedule: Schedule) -> OrderChooser | None:
+    rule = schedule.order.rule
+    if isinstance(rule, msgspec.UnsetType):
+        return None
+    match rule:
+        case Uniform():
+            return UniformOrder(rule.seed)
+        case Priorities():
+            horizon = rule.horizon if rule.horizon is not None else canonical_decisions(schedule)
+            return PriorityOrder(rule.seed, rule.depth, horizon)
+        case PartialOrder():
+            return PartialOrderSampling(rule.seed)
+        case _:
+            assert_never(rule)
+
+
+def canonical_decisions(schedule: Schedule) -> int:
+    """Decisions of the schedule's run in canonical order, at least 1; nothing is launched."""
+    order = PlannedOrder(Order())
+    nothing = _Nothing()
+    kernels = KernelSet("nothing", nothing, nothing, NumpyBackend())  # type: ignore[arg-type]
+    Simulation(schedule, kernels, order, watch=_Unwatched).run()
+    return max(order.decision, 1)
+
+
+class _Nothing:
+    """Launches of any name that do nothing, and the binder that goes with them."""
+
+    def __getattr__(self, name: str) -> Any:
+        return lambda *arguments: self
+
+
+class _Unwatched(Watch):
+    def __init__(self, rank: Rank, planner: Planner, marks: Marks, found: list[Violation]) -> None:
+        super().__init__(rank, planner, marks, found)
+        rank.binder = _Nothing()  # type: ignore[assignment]
+        rank.hash_table = lambda batch: _NO_HASHES  # type: ignore[method-assign]
+
+    def poison(self, step: Any) -> list[int]:
+        return []
+
+    def after(self, operation: Operation) -> None:
+        pass
+
+    def final(self, hashed: Mapping[int, CachedBlock]) -> None:
+        pass

@@ -1,0 +1,16 @@
+"""The uniform order: at every decision each enabled actor is as likely as the others."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from stalerow.simulator.schedule.choosers import Pending
+from stalerow.simulator.schedule.choosers.seeded import SeededChooser
+
+
+class UniformOrder:
+    def __init__(self, seed: int) -> None:
+        self._random = SeededChooser(seed)
+
+    def next(self, enabled: Sequence[str], pending: Pending) -> int:
+        return self._random.pick(len(enabled), "next actor")

@@ -1,0 +1,58 @@
+"""The order of events of a schedule: which kind it is, and single deviations from the canonical order.
+
+A generated schedule names a kind of order and a seed for it. Once it fails, what that kind picked is written down as
+deviations (`Order.picks`, `Order.holds`), which replay without it and can be taken away one by one.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+
+class Hold(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """From decision `at` on, `actor` is passed over for `decisions` decisions unless nothing else can happen."""
+
+    at: int
+    actor: str
+    decisions: int = 1
+
+
+class Uniform(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="kind", tag="uniform"):
+    """At every decision each enabled actor is as likely as the others."""
+
+    seed: int
+
+
+class Priorities(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="kind", tag="pct"):
+    """PCT (Burckhardt et al. 2010): a priority for each actor, and `depth` - 1 decisions at which one falls behind.
+
+    horizon: the change points lie among so many decisions; None measures a run of the same schedule in canonical order.
+    """
+
+    seed: int
+    depth: int = 3
+    horizon: int | None = None
+
+
+class PartialOrder(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="kind", tag="pos"):
+    """POS (Yuan, Yang and Gu 2018): a priority for each event, drawn again when a conflicting event comes first."""
+
+    seed: int
+
+
+Rule = Uniform | Priorities | PartialOrder
+
+
+class Order(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Deviations from the canonical order of events: holds, and single picks as (decision, choice).
+
+    With a `rule`, that decides at every decision for which nothing is picked.
+    """
+
+    holds: tuple[Hold, ...] = ()
+    picks: tuple[tuple[int, int], ...] = ()
+    rule: Rule | msgspec.UnsetType = msgspec.UNSET
+
+    @property
+    def deviations(self) -> int:
+        return len(self.holds) + len(self.picks) + (self.rule is not msgspec.UNSET)
