@@ -57,7 +57,7 @@ def canonical_decisions(schedule: Schedule) -> int:
     """Decisions of the schedule's run in canonical order, at least 1; nothing is launched."""
     order = PlannedOrder(Order())
     nothing = _Nothing()
-    kernels = KernelSet("nothing", nothing, nothing, NumpyBackend())  # type: ignore[arg-type]
+    kernels = KernelSet("nothing", nothing, nothing, NumpyBackend())
     Simulation(schedule, kernels, order, watch=_Unwatched).run()
     return max(order.decision, 1)
 
@@ -72,7 +72,7 @@ class _Nothing:
 class _Unwatched(Watch):
     def __init__(self, rank: Rank, planner: Planner, marks: Marks, found: list[Violation]) -> None:
         super().__init__(rank, planner, marks, found)
-        rank.binder = _Nothing()  # type: ignore[assignment]
+        rank.binder = _Nothing()
         rank.hash_table = lambda batch: _NO_HASHES  # type: ignore[method-assign]
 
     def poison(self, step: Any) -> list[int]:
