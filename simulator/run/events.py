@@ -12,14 +12,15 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from stalerow.simulator.rank.operations import BlockCounts, Seed, Writes
 from stalerow.simulator.schedule.choosers import Event, Place
 
 if TYPE_CHECKING:
     from stalerow.simulator.run.loop import Simulation
 
 NOTHING: frozenset[Place] = frozenset()
-READ_STAGING = ("seed", "writes", "block_counts")
-"""Operations that read staging buffers, by kind."""
+READ_STAGING = (Seed, Writes, BlockCounts)
+"""Operations that read staging buffers."""
 
 
 class Shared(msgspec.Struct, frozen=True):
@@ -48,7 +49,7 @@ def event(simulation: Simulation, actor: str, shared: Shared = NOT_SHARED) -> Ev
     index = int(actor[len("device") :])
     rank = simulation.ranks[index]
     reads: set[Place] = set()
-    if rank.queue.head().kind in READ_STAGING:
+    if isinstance(rank.queue.head(), READ_STAGING):
         reads |= {Place("staging", index, pool, buffer) for pool, buffer in rank.staging.unread}
     writes = {Place("device", index)} | ({Place("device")} if shared.devices else set())
     return Event(actor, frozenset(reads), frozenset(writes))

@@ -18,7 +18,7 @@ from stalerow.simulator.engine.step import CachedBlock
 from stalerow.simulator.oracle.violations import Marks, Violation
 from stalerow.simulator.oracle.watch import Watch
 from stalerow.simulator.rank.base import Rank
-from stalerow.simulator.rank.device import Operation
+from stalerow.simulator.rank.operations import Operation
 from stalerow.simulator.run.loop import Simulation
 from stalerow.simulator.schedule.choosers import OrderChooser
 from stalerow.simulator.schedule.choosers.pct import PriorityOrder
