@@ -17,6 +17,7 @@ import msgspec
 from stalerow.scenarios.scenario import FORMAT, Scenario
 from stalerow.simulator.errors import UsageError
 from stalerow.simulator.oracle.violations import KINDS
+from stalerow.simulator.schedule.file import modern
 from stalerow.simulator.schedule.values import validate
 
 FOLDER = Path(__file__).parent
@@ -52,7 +53,7 @@ def parse(text: str, source: str) -> Scenario:
     if data.get("format", FORMAT) != FORMAT:
         raise UsageError(f"{source}: scenario format {data['format']} is unknown: this release reads {FORMAT}")
     if "schedule" in data:
-        data["schedule"] = _with_nulls(data["schedule"])
+        data["schedule"] = modern(_with_nulls(data["schedule"]))
     try:
         scenario = msgspec.convert(data, Scenario, strict=True)
     except (msgspec.ValidationError, ValueError) as error:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import atexit
 import functools
+import shlex
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
@@ -16,7 +17,7 @@ import msgspec
 
 from stalerow.simulator.campaign.workers import Workers
 from stalerow.simulator.run.subject import Subject
-from stalerow.simulator.schedule.values import with_profile
+from stalerow.simulator.schedule.draw import Draw
 
 if TYPE_CHECKING:
     from stalerow.simulator.run.loop import EngineFactory
@@ -25,31 +26,36 @@ CHUNK = 8
 
 
 class Setting(NamedTuple):
-    """One row of the table. `profile` overrides the schedules' own; `python`, if given, is that of an environment whose
-    vLLM schedules instead of our engine; `faithful` keeps to what the modelled engine may do."""
+    """One row of the table. `draw` is that of the first seed; `python`, if given, is that of an environment whose vLLM
+    schedules instead of our engine."""
 
-    kernels: str
-    pp: int
-    runner: str
-    profile: str = ""
+    subject: Subject
+    draw: Draw
     python: str = ""
-    faithful: bool = False
-    faults: tuple[str, ...] = ()
 
     @property
     def engine(self) -> str:
-        return f"{'vllm' if self.python else 'own'} {self.profile}".rstrip()
+        return f"{'vllm' if self.python else 'own'} {self.draw.profile or ''}".rstrip()
+
+    def at(self, seed: int) -> Draw:
+        return msgspec.structs.replace(self.draw, seed=seed)
+
+    def command(self, seed: int) -> str:
+        """The command that shows the run of a seed, event by event."""
+        engine = f" --engine vllm --python {shlex.quote(self.python)}" if self.python else ""
+        return f"{self.at(seed).command(self.subject, 'run')}{engine}"
 
 
 class First(msgspec.Struct, frozen=True):
-    """The violating schedule with the lowest seed."""
+    """The violating schedule with the lowest seed. `command` shows it again."""
 
-    seed: int
+    draw: Draw
     kind: str
     rank: int
     launch: str
     deferred: bool
     explanation: str
+    command: str
 
 
 class Row(msgspec.Struct):
@@ -67,10 +73,17 @@ class Row(msgspec.Struct):
     schedules: int = 0
     refused: int = 0
     violating: int = 0
-    kinds: dict[str, int] = {}
-    marks: dict[str, int] = {}
-    ranks: dict[str, int] = {}
+    kinds: dict[str, int] = msgspec.field(default_factory=dict)
+    marks: dict[str, int] = msgspec.field(default_factory=dict)
+    ranks: dict[str, int] = msgspec.field(default_factory=dict)
     first: First | None = None
+
+    @classmethod
+    def of(cls, setting: Setting) -> Row:
+        subject, draw = setting.subject, setting.draw
+        assert draw.pp is not None
+        assert draw.runner is not None
+        return cls(subject.kernels, draw.pp, draw.runner, setting.engine, draw.faithful, subject.faults)
 
     def add(self, result: Result) -> None:
         if result.refused:
@@ -85,7 +98,7 @@ class Row(msgspec.Struct):
         kind, rank = result.first.kind, str(result.first.rank)
         self.kinds[kind] = self.kinds.get(kind, 0) + 1
         self.ranks[rank] = self.ranks.get(rank, 0) + 1
-        if self.first is None or result.first.seed < self.first.seed:
+        if self.first is None or result.first.draw.seed < self.first.draw.seed:
             self.first = result.first
 
 
@@ -101,29 +114,26 @@ class Result:
     refused: bool = False
 
 
-def run_seeds(setting: Setting, seeds: Sequence[int], device: str) -> list[Result]:
+def run_seeds(setting: Setting, seeds: Sequence[int]) -> list[Result]:
     """Run a few seeds in this process. The kernel set is made once per process and name."""
-    return [_run_one(setting, seed, device) for seed in seeds]
+    return [_run_one(setting, seed) for seed in seeds]
 
 
-def _run_one(setting: Setting, seed: int, device: str) -> Result:
+def _run_one(setting: Setting, seed: int) -> Result:
     from stalerow.simulator.faults import resolve
     from stalerow.simulator.rank.released import RefusedLayout
-    from stalerow.simulator.schedule.generate import from_seed
 
-    schedule = from_seed(seed, setting.pp, setting.runner, setting.faithful)  # type: ignore[arg-type]
-    if setting.profile:
-        schedule = with_profile(schedule, setting.profile)
+    subject, schedule = setting.subject, setting.at(seed).schedule()
     try:
-        outcome = resolve(setting.faults).run(
-            schedule, Subject(kernels=setting.kernels, device=device).load(), engine=_engines(setting.python)
-        )
+        outcome = resolve(subject.faults).run(schedule, subject.load(), engine=_engines(setting.python))
     except RefusedLayout:
         return Result(setting, seed, "", {}, None, refused=True)
     first = None
     if outcome.violations:
         v = outcome.violations[0]
-        first = First(seed, v.kind, v.rank, v.launch, v.deferred, v.explanation)
+        first = First(
+            setting.at(seed), v.kind, v.rank, v.launch, v.deferred, v.explanation, setting.command(seed)
+        )
     return Result(setting, seed, outcome.digest, outcome.marks, first)
 
 
@@ -139,9 +149,7 @@ def _engines(python: str) -> EngineFactory | None:
     return engines.__enter__()
 
 
-def results(
-    settings: Sequence[Setting], seeds: Sequence[int], device: str = "auto", jobs: int = 1
-) -> Iterator[Result]:
+def results(settings: Sequence[Setting], seeds: Sequence[int], jobs: int = 1) -> Iterator[Result]:
     """Results of every setting and seed, in the order in which they finish."""
     tasks = [
         (setting, seeds[i : i + CHUNK]) for i in range(0, len(seeds), CHUNK) for setting in settings
@@ -149,11 +157,11 @@ def results(
     tasks = [(s, part) for s, chunk in tasks for part in _split(s, chunk)]
     if jobs == 1:
         for setting, part in tasks:
-            yield from run_seeds(setting, part, device)
+            yield from run_seeds(setting, part)
         return
     with Workers(jobs, _run_task) as workers:
-        for done in workers.map((setting, tuple(part), device) for setting, part in tasks):
-            setting, part, _ = done.task
+        for done in workers.map((setting, tuple(part)) for setting, part in tasks):
+            setting, part = done.task
             if done.died:
                 yield from (_death(setting, seed, done.died) for seed in part)
             elif done.error is not None:
@@ -162,18 +170,19 @@ def results(
                 yield from done.value
 
 
-def _run_task(task: tuple[Setting, Sequence[int], str]) -> list[Result]:
+def _run_task(task: tuple[Setting, Sequence[int]]) -> list[Result]:
     return run_seeds(*task)
 
 
 def _death(setting: Setting, seed: int, how: str) -> Result:
     """A process that dies of a wild copy is a finding."""
-    text = f"the worker process died ({how}) while it ran seeds with {setting.kernels}, most likely of a wild copy"
-    return Result(setting, seed, "", {}, First(seed, "out of bounds", -1, "process", False, text))
+    text = f"the worker process died ({how}) while it ran seeds with {setting.subject}, most likely of a wild copy"
+    first = First(setting.at(seed), "out of bounds", -1, "process", False, text, setting.command(seed))
+    return Result(setting, seed, "", {}, first)
 
 
 def _split(setting: Setting, chunk: Sequence[int]) -> list[Sequence[int]]:
     """Interpreted runs are slow enough to be tasks of their own."""
-    if setting.kernels.startswith("reference:"):
+    if setting.subject.kernels.startswith("reference:"):
         return [chunk]
     return [chunk[i : i + 1] for i in range(len(chunk))]

@@ -18,11 +18,14 @@ import msgspec
 from stalerow.simulator.campaign.salvage import salvage
 from stalerow.simulator.campaign.workers import alive
 from stalerow.simulator.errors import UsageError
+from stalerow.simulator.files import read_data, write_beside
 from stalerow.simulator.oracle.violations import Violation
 from stalerow.simulator.run.subject import Subject
-from stalerow.simulator.schedule.values import Schedule, validate, write_beside
+from stalerow.simulator.schedule.draw import Draw
+from stalerow.simulator.schedule.file import modern
+from stalerow.simulator.schedule.values import Schedule, validate
 
-FORMAT = 1
+FORMAT = 2
 FOLDER = Path(".stalerow") / "failures"
 CRASH = "crash"
 
@@ -30,7 +33,7 @@ CRASH = "crash"
 class Origin(msgspec.Struct, frozen=True, kw_only=True):
     """The run in which the failure was found, before shrinking. `command` runs it again."""
 
-    seed: int | None = None
+    draw: Draw | None = None
     command: str = ""
     kind: str = ""
     launch: str = ""
@@ -85,22 +88,39 @@ def to_json(failure: Failure) -> bytes:
 
 
 def name(failure: Failure, prefix: str = "") -> str:
-    """The file's name: equal for equal failures, so that saving twice leaves one file."""
+    """The file's name: kind, launch, what ran, and the draw (or `prefix`)."""
     kind, launch = failure.signature
-    seed = failure.origin.seed
-    if prefix:
-        where = prefix
-    else:
-        where = "drawn" if seed is None else f"seed{seed}"
+    draw = failure.origin.draw
+    where = prefix or ("drawn" if draw is None else draw.name)
     parts = [kind, launch, failure.subject.kernels, *failure.subject.faults, where]
     return "-".join(_slug(part) for part in parts if part) + ".json"
 
 
 def save(failure: Failure, folder: str | os.PathLike[str] = FOLDER, prefix: str = "") -> Path:
-    """Write the failure beside whatever was there, then over it. Returns the path."""
+    """Write the failure, over an earlier state of the same finding and over nothing else. Returns the path."""
     path = Path(folder) / name(failure, prefix)
+    stem, number = path.stem, 1
+    while _is_another(path, failure):
+        number += 1
+        path = path.with_name(f"{stem}-{number}.json")
     write_beside(path, to_json(failure))
     return path
+
+
+def _is_another(path: Path, failure: Failure) -> bool:
+    """Whether there is a file that holds anything but this finding."""
+    if not path.exists():
+        return False
+    try:
+        return _identity(load(path).failure) != _identity(failure)
+    except UsageError:
+        return True
+
+
+def _identity(failure: Failure) -> tuple[object, ...]:
+    """What stays the same while a finding is shrunk."""
+    origin = failure.origin
+    return failure.signature, failure.subject, origin.draw, origin.digest or failure.digest
 
 
 def sweep(folder: str | os.PathLike[str] = FOLDER) -> None:
@@ -114,12 +134,7 @@ def sweep(folder: str | os.PathLike[str] = FOLDER) -> None:
 def load(path: str | os.PathLike[str]) -> Loaded:
     """Read a saved failure. Raises `UsageError` where not even the schedule can be made out."""
     path = Path(path)
-    try:
-        data = msgspec.json.decode(path.read_bytes())
-    except OSError as error:
-        raise UsageError(f"{path}: cannot be read ({error.strerror}): give a seed or a file") from None
-    except msgspec.DecodeError as error:
-        raise UsageError(f"{path}: not valid JSON: {error}") from None
+    data = read_data(path, "a seed or a file")
     if not isinstance(data, dict) or "schedule" not in data:
         raise UsageError(f"{path}: not a saved failure: it has no 'schedule'")
     problems: list[str] = []
@@ -135,8 +150,8 @@ def load(path: str | os.PathLike[str]) -> Loaded:
 def is_failure(path: str | os.PathLike[str]) -> bool:
     """Whether a file is a saved failure and not a bare schedule."""
     try:
-        data = msgspec.json.decode(Path(path).read_bytes())
-    except (OSError, msgspec.DecodeError):
+        data = read_data(path, "a saved failure")
+    except UsageError:
         return False
     return isinstance(data, dict) and "schedule" in data
 
@@ -148,15 +163,25 @@ def saved(folder: str | os.PathLike[str] = FOLDER) -> Sequence[Path]:
 
 def _check_formats(data: dict[str, Any], problems: list[str]) -> None:
     found = data.get("failure_format", 0)
-    if found != FORMAT:
+    if found == 1:
+        data["failure_format"], data["origin"] = FORMAT, _modern_origin(data.get("origin"))
+    elif found != FORMAT:
         problems.append(f"failure_format is {found}, this release writes {FORMAT}: read field by field")
         data["failure_format"] = FORMAT
-    schedule = data["schedule"]
+    schedule = data["schedule"] = modern(data["schedule"])
     known = Schedule.__struct_fields__.index("format")
     expected = Schedule.__struct_defaults__[known]
     if isinstance(schedule, dict) and schedule.get("format", expected) != expected:
         problems.append(f"schedule.format is {schedule['format']}, this release reads {expected}: read field by field")
         data["schedule"] = schedule | {"format": expected}
+
+
+def _modern_origin(origin: Any) -> Any:
+    """Format 1 kept the seed alone; its command says the rest."""
+    if not isinstance(origin, dict) or "seed" not in origin:
+        return origin if origin is not None else {}
+    kept = {key: value for key, value in origin.items() if key != "seed"}
+    return kept if origin["seed"] is None else kept | {"draw": {"seed": origin["seed"]}}
 
 
 def _slug(text: str) -> str:

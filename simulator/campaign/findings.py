@@ -10,9 +10,10 @@ from pathlib import Path
 
 from stalerow.simulator.campaign import failures
 from stalerow.simulator.campaign.failures import Failure, Origin
-from stalerow.simulator.campaign.trials import Reduced, Seed, Seen, Trial
+from stalerow.simulator.campaign.trials import Reduced, Seen, Trial
 from stalerow.simulator.oracle.violations import MARKS, Violation
 from stalerow.simulator.run.subject import Subject
+from stalerow.simulator.schedule.draw import Draw
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +76,7 @@ def unshrunk(seen: Seen, subject: Subject, note: str) -> Failure:
         note=note,
         origin=_origin(seen, subject),
         versions=failures.versions(),
-        schedule=seen.seed.schedule(),
+        schedule=seen.draw.schedule(),
     )
 
 
@@ -99,34 +100,34 @@ def crash(trial: Trial, how: str) -> Failure:
         kind=failures.CRASH,
         subject=trial.subject,
         note=f"the worker process was {how}" if how.startswith("killed") else f"the worker process {how}",
-        origin=_bare_origin(trial.seed, trial.subject, failures.CRASH),
+        origin=_bare_origin(trial.draw, trial.subject, failures.CRASH),
         versions=failures.versions(),
-        schedule=trial.seed.schedule(),
+        schedule=trial.draw.schedule(),
     )
 
 
-def breach(seed: Seed, subject: Subject, violation: Violation | None, note: str, kind: str) -> Failure:
+def breach(draw: Draw, subject: Subject, violation: Violation | None, note: str, kind: str) -> Failure:
     """A seed whose runs differ from each other, or on which the simulator contradicts itself."""
     return Failure(
         kind=kind,
         subject=subject,
         violation=violation,
         note=note,
-        origin=_bare_origin(seed, subject, kind),
+        origin=_bare_origin(draw, subject, kind),
         versions=failures.versions(),
-        schedule=seed.schedule(),
+        schedule=draw.schedule(),
     )
 
 
-def _bare_origin(seed: Seed, subject: Subject, kind: str) -> Origin:
-    return Origin(seed=seed.number, command=seed.command(subject), kind=kind)
+def _bare_origin(draw: Draw, subject: Subject, kind: str) -> Origin:
+    return Origin(draw=draw, command=draw.command(subject), kind=kind)
 
 
 def _origin(seen: Seen, subject: Subject) -> Origin:
     violation = seen.violation
     return Origin(
-        seed=seen.seed.number,
-        command=seen.seed.command(subject),
+        draw=seen.draw,
+        command=seen.draw.command(subject),
         kind=violation.kind if violation else "",
         launch=violation.launch if violation else "",
         digest=seen.digests[0],

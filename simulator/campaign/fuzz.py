@@ -8,24 +8,25 @@ ahead and shrinks, and what it finds counts once the kernels in question have co
 from __future__ import annotations
 
 import dataclasses
-import itertools
 import time
 from collections import deque
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
+
+import msgspec
 
 from stalerow.simulator.campaign import failures, findings
 from stalerow.simulator.campaign.failures import Failure
 from stalerow.simulator.campaign.findings import Finding, Tally
 from stalerow.simulator.campaign.stream import TrialStream
-from stalerow.simulator.campaign.trials import Reduced, Reduction, Seed, Seen, Trial, do
+from stalerow.simulator.campaign.trials import Reduced, Reduction, Seen, Trial, do
 from stalerow.simulator.campaign.workers import TICK_S, Done, Workers, abandoned
 from stalerow.simulator.errors import UsageError
 from stalerow.simulator.oracle.violations import Violation
 from stalerow.simulator.run.subject import Subject
-from stalerow.simulator.schedule.generate import Runner
+from stalerow.simulator.schedule.draw import SEEDS, Draw
 
 if TYPE_CHECKING:
     from stalerow.simulator.universes.scan import Universe
@@ -35,32 +36,29 @@ SCOUTS_AHEAD = 64
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What to fuzz and how long. `shard` is (i, n): every n-th seed beginning with the i-th, i from 1.
+    """What to fuzz and how long. `draw` is the first; the others differ from it by their seeds.
+
+    `shard` is (i, n): every n-th seed beginning with the i-th, i from 1.
 
     `universes`: schedules that run side by side in a pack, of `families` memory layouts in turn.
     """
 
     subject: Subject
-    start: int = 0
+    draw: Draw = field(default_factory=lambda: Draw(0))
     runs: int | None = None
     seconds: float | None = None
     jobs: int = 1
     shard: tuple[int, int] = (1, 1)
     keep_going: bool = False
-    pp: int | None = None
-    runner: Runner | None = None
-    faithful: bool = False
     folder: Path = failures.FOLDER
     universes: int | None = None
     families: int = 1
 
-    def seeds(self) -> Iterator[Seed]:
+    def draws(self) -> Iterator[Draw]:
         i, n = self.shard
-        stop = None if self.runs is None else self.start + self.runs
-        numbers = itertools.count(self.start + i - 1, n)
-        if stop is not None:
-            numbers = itertools.takewhile(lambda s: s < stop, numbers)  # type: ignore[assignment]
-        return (Seed(s, self.pp, self.runner, self.faithful) for s in numbers)
+        start = self.draw.seed
+        stop = SEEDS if self.runs is None else min(start + self.runs, SEEDS)
+        return (msgspec.structs.replace(self.draw, seed=seed) for seed in range(start + i - 1, stop, n))
 
 
 class Listener(Protocol):
@@ -78,17 +76,17 @@ class Campaign:
     def __init__(self, options: Options, listener: Listener) -> None:
         self.options, self.listener, self.tally = options, listener, Tally()
         self.subject, self.twin = options.subject, options.subject.twin()
-        self._flagged: dict[int, Universe] = {}
+        self._flagged: dict[Draw, Universe] = {}
         self._explained: set[str] = set()
-        self._begin(options.seeds(), options.seeds())
+        self._begin(options.draws(), options.draws())
         self._known: set[tuple[str, str]] = set()
         self._reducing: dict[int, Reduction] = {}
         self._queued: deque[Reduction] = deque()
-        self._scouted: dict[int, Seen] = {}
+        self._scouted: dict[Draw, Seen] = {}
         self._over = False
 
-    def _begin(self, seeds: Iterator[Seed], scouted: Iterator[Seed]) -> None:
-        self._real = TrialStream(self.subject, seeds, again=self.twin is None)
+    def _begin(self, draws: Iterator[Draw], scouted: Iterator[Draw]) -> None:
+        self._real = TrialStream(self.subject, draws, again=self.twin is None)
         self._scouts = None if self.twin is None else TrialStream(self.twin, scouted, again=False)
 
     def run(self) -> Tally:
@@ -117,7 +115,7 @@ class Campaign:
         options = self.options
         scan = Scan(
             self.subject,
-            options.seeds(),
+            options.draws(),
             lanes,
             options.families,
             options.jobs,
@@ -129,12 +127,12 @@ class Campaign:
         if not scan.scanned:
             self.listener.note("no pack ended in time: give more time, or fewer universes")
         for universe in scan.unlike:
-            self._breach(universe.seed, self.subject, None, (), universe.unlike)
-        self._flagged = {universe.seed.number: universe for universe in flagged}
-        seeds = [universe.seed for universe in flagged]
-        self._begin(iter(seeds), iter(seeds))
+            self._breach(universe.draw, self.subject, None, (), universe.unlike)
+        self._flagged = {universe.draw: universe for universe in flagged}
+        draws = [universe.draw for universe in flagged]
+        self._begin(iter(draws), iter(draws))
         self.options = dataclasses.replace(options, seconds=None)
-        return bool(seeds) and not (self._over or self.tally.interrupted)
+        return bool(draws) and not (self._over or self.tally.interrupted)
 
     def _loop(self, workers: Workers) -> None:
         while not self._over:
@@ -181,17 +179,17 @@ class Campaign:
     def _tried(self, done: Done) -> None:
         """A seed's result, in the order of seeds."""
         trial: Trial = done.task
-        universe = self._flagged.get(trial.seed.number)
+        universe = self._flagged.get(trial.draw)
         if universe and (done.died or done.error or done.value.violation or done.value.differs):
             self._explained.add(universe.refused)
         if done.died:
             return self._died(trial, done.died)
         if done.error is not None:
-            return self._raised(trial.seed, trial.subject, done)
+            return self._raised(trial.draw, trial.subject, done)
         seen: Seen = done.value
         self._count(trial, seen)
         if seen.differs:
-            return self._breach(trial.seed, trial.subject, seen.violation, seen.digests, parting=seen.parting)
+            return self._breach(trial.draw, trial.subject, seen.violation, seen.digests, parting=seen.parting)
         if trial.subject == self.subject and self._unlike_its_pack(seen):
             return None
         if trial.subject == self.subject and self._disagrees(seen):
@@ -203,38 +201,38 @@ class Campaign:
     def _count(self, trial: Trial, seen: Seen) -> None:
         if trial.subject != self.subject:
             self.tally.scouted += 1
-            self._scouted[seen.seed.number] = seen
+            self._scouted[seen.draw] = seen
             return
         self.tally.count(seen.marks, seen.violation.kind if seen.violation else None)
 
     def _unlike_its_pack(self, seen: Seen) -> bool:
         """Whether a schedule that a pack flagged shows nothing alone, or other memory."""
-        universe = self._flagged.get(seen.seed.number)
+        universe = self._flagged.get(seen.draw)
         if universe is None or universe.refused:
             return False
         exact = seen.bounded and not self.subject.on_gpu()
         unlike = universe.differs(seen.memory, seen.violation is not None, exact)
         if unlike:
-            self._breach(seen.seed, self.subject, seen.violation, (), unlike)
+            self._breach(seen.draw, self.subject, seen.violation, (), unlike)
         return bool(unlike)
 
     def _explain_refusals(self) -> None:
         """A pack that was refused though each of its schedules is clean alone must not pass for clean."""
-        refused = {u.refused: u.seed for u in reversed(self._flagged.values()) if u.refused}
-        for text, seed in refused.items():
+        refused = {u.refused: u.draw for u in reversed(self._flagged.values()) if u.refused}
+        for text, draw in refused.items():
             if text not in self._explained:
                 note = f"{text}, and none of them fails alone"
-                self._breach(seed, self.subject, None, (), note, "internal error")
+                self._breach(draw, self.subject, None, (), note, "internal error")
 
     def _disagrees(self, seen: Seen) -> bool:
         """Whether the twin, which specifies the kernels, came to another result where both stay in bounds."""
-        scout = self._scouted.pop(seen.seed.number, None)
+        scout = self._scouted.pop(seen.draw, None)
         if scout is None or not (scout.bounded and seen.bounded) or scout.digests[0] == seen.digests[0]:
             return False
         if seen.violation is not None and scout.violation is None:
             return False
         digests = (seen.digests[0], scout.digests[0])
-        self._breach(seen.seed, self.subject, seen.violation, digests, f"{self.twin} and {self.subject} disagree")
+        self._breach(seen.draw, self.subject, seen.violation, digests, f"{self.twin} and {self.subject} disagree")
         return True
 
     def _failed(self, trial: Trial, seen: Seen) -> None:
@@ -260,12 +258,12 @@ class Campaign:
             return
         reduced: Reduced = done.value
         if reduced.differing:
-            self._breach(seen.seed, reduction.subject, violation, reduced.differing, parting=reduced.parting)
+            self._breach(seen.draw, reduction.subject, violation, reduced.differing, parting=reduced.parting)
             return
         if not reduced.confirmed:
             self._known.discard((violation.kind, violation.launch))
             self.listener.note(
-                f"seed {seen.seed.number}: {reduction.finder} fails ({violation.kind}) where {self.subject} does not"
+                f"{seen.draw}: {reduction.finder} fails ({violation.kind}) where {self.subject} does not"
             )
             return
         if reduction.finder != self.subject:
@@ -289,14 +287,14 @@ class Campaign:
         self._known.add(key)
         self._found(findings.crash(trial, how))
 
-    def _raised(self, seed: Seed, subject: Subject, done: Done) -> None:
+    def _raised(self, draw: Draw, subject: Subject, done: Done) -> None:
         if isinstance(done.error, UsageError):
             raise done.error
-        self._breach(seed, subject, None, (), f"{done.error}\n{done.trace}", "internal error")
+        self._breach(draw, subject, None, (), f"{done.error}\n{done.trace}", "internal error")
 
     def _breach(
         self,
-        seed: Seed,
+        draw: Draw,
         subject: Subject,
         violation: Violation | None,
         digests: Sequence[str],
@@ -308,7 +306,7 @@ class Campaign:
             return
         self._known.add((kind, ""))
         note = note or f"runs of one schedule gave digests {', '.join(digests)}; {parting}"
-        failure = findings.breach(seed, subject, violation, note, kind)
+        failure = findings.breach(draw, subject, violation, note, kind)
         finding = Finding(failure, self._save(failure))
         self.tally.breaches.append(finding)
         self._over = not self.options.keep_going

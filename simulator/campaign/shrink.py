@@ -23,11 +23,12 @@ from stalerow.simulator.run.subject import Subject
 from stalerow.simulator.schedule.choosers.family import seeded
 from stalerow.simulator.schedule.choosers.recorded import RecordedChooser
 from stalerow.simulator.schedule.choosers.recording import RecordingChooser, RecordingOrder
+from stalerow.simulator.schedule.draw import Draw, Runner
 from stalerow.simulator.schedule.edits import edits
-from stalerow.simulator.schedule.faithful import as_faithful
-from stalerow.simulator.schedule.generate import HOLDS, PP_SIZES, Runner, generate
+from stalerow.simulator.schedule.file import to_json
+from stalerow.simulator.schedule.generate import HOLDS, PP_SIZES, as_asked, generate, genuine
 from stalerow.simulator.schedule.order import Order
-from stalerow.simulator.schedule.values import Schedule, to_json
+from stalerow.simulator.schedule.values import Schedule
 
 BUDGET = 400
 """Candidate runs of Hypothesis in one shrinking; the edits after it have half as many of their own. Bounded by count
@@ -127,24 +128,20 @@ def shrink(
     subject: Subject,
     schedule: Schedule,
     wanted: Signature,
-    pp: int | None = None,
-    runner: Runner | None = None,
     budget: int = BUDGET,
-    faithful: bool = False,
 ) -> Shrunk:
-    """Shrink a failing schedule. A schedule that a seed made goes through Hypothesis; any other only through edits.
+    """Shrink a failing schedule. A schedule that was drawn goes through Hypothesis; any other only through edits.
 
-    `faithful` keeps every candidate to what the modelled engine may do.
+    Every candidate keeps to what the draw asked for.
     """
-    prepare: Prepare = _as_it_is
-    if faithful:
-        prepare = functools.partial(as_faithful, keep_runner=runner is not None)
+    draw = schedule.draw if genuine(schedule) else None
+    prepare: Prepare = _as_it_is if draw is None else functools.partial(as_asked, draw=draw)
     candidates = Candidates(subject, wanted, budget, prepare)
     best = schedule
-    if schedule.seed is not None:
-        best = prepare(_by_hypothesis(candidates, schedule, pp, runner) or schedule)
+    if draw is not None:
+        best = prepare(_by_hypothesis(candidates, draw) or schedule)
         candidates.allow(budget // 2)
-    best = _written_down(candidates, _without_seed(best))
+    best = _written_down(candidates, msgspec.structs.replace(best, draw=None))
     tried = {to_json(best)}
     while (smaller := _first(candidates, _new(prepare, edits(best), tried))) is not None:
         best = smaller
@@ -173,17 +170,15 @@ def _new(prepare: Prepare, schedules: Iterable[Schedule], tried: set[bytes]) -> 
             yield made
 
 
-def _by_hypothesis(
-    candidates: Candidates, schedule: Schedule, pp: int | None, runner: Runner | None
-) -> Schedule | None:
-    """The smallest failing schedule that Hypothesis comes to from the seed's own; None if it cannot start from that."""
+def _by_hypothesis(candidates: Candidates, draw: Draw) -> Schedule | None:
+    """The smallest failing schedule that Hypothesis comes to from the draw's own; None if it cannot start from that."""
     from hypothesis import HealthCheck, Phase, given, seed, settings
 
     from stalerow.simulator.schedule.choosers.known import KnownFailure
     from stalerow.simulator.schedule.strategies import schedules
 
-    start, pp = _recorded(schedule, pp, runner)
-    start = _without_parts(candidates, start, pp, runner)
+    start, pp = _recorded(draw)
+    start = _without_parts(candidates, start, pp, draw.runner)
     best: Schedule | None = None
 
     @settings(
@@ -197,7 +192,7 @@ def _by_hypothesis(
         suppress_health_check=list(HealthCheck),
     )
     @seed(0)
-    @given(schedules(pp=pp, runner=runner))
+    @given(schedules(pp=pp, runner=draw.runner))
     def search(candidate: Schedule) -> None:
         nonlocal best
         if candidates.fails(candidate):
@@ -215,13 +210,10 @@ class _Found(Exception):
     """Tells Hypothesis that a candidate fails."""
 
 
-def _recorded(
-    schedule: Schedule, pp: int | None, runner: Runner | None
-) -> tuple[RecordingChooser, int | None]:
-    """The picks that make the seed's schedule, and what is left of `pp`: a size on offer becomes a pick."""
-    assert schedule.seed is not None
-    family = None if schedule.family is msgspec.UNSET else schedule.family
-    recording = RecordingChooser(seeded(schedule.seed, family))
+def _recorded(draw: Draw) -> tuple[RecordingChooser, int | None]:
+    """The picks that make the draw's schedule, and what is left of its pp: a size on offer becomes a pick."""
+    pp, runner = draw.pp, draw.runner
+    recording = RecordingChooser(seeded(draw.seed, draw.family))
     made = generate(recording, pp, runner)
     if pp in PP_SIZES:
         size = PP_SIZES.index(pp)
@@ -257,10 +249,6 @@ def _leaving_out(recording: RecordingChooser, part: int) -> list[int]:
         at = labels.index("requests")
         choices[at] -= 1
     return choices[:begin] + choices[end:]
-
-
-def _without_seed(schedule: Schedule) -> Schedule:
-    return msgspec.structs.replace(schedule, seed=None, family=msgspec.UNSET)
 
 
 def _first(candidates: Candidates, options: Iterable[Schedule]) -> Schedule | None:

@@ -1,35 +1,36 @@
-"""Trials of one subject, given out and taken back in the order of seeds."""
+"""Trials of one subject, given out and taken back in the order of draws."""
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator
 
-from stalerow.simulator.campaign.trials import Seed, Trial
+from stalerow.simulator.campaign.trials import Trial
 from stalerow.simulator.campaign.workers import Done
 from stalerow.simulator.run.subject import Subject
+from stalerow.simulator.schedule.draw import Draw
 
 RUN_AGAIN_EVERY = 16
 
 
 class TrialStream:
-    """The trials of one subject, given out and taken back in the order of seeds."""
+    """The trials of one subject, given out and taken back in the order of draws."""
 
-    def __init__(self, subject: Subject, seeds: Iterator[Seed], again: bool) -> None:
-        self.subject, self._seeds, self._again = subject, seeds, again
+    def __init__(self, subject: Subject, draws: Iterator[Draw], again: bool) -> None:
+        self.subject, self._draws, self._again = subject, draws, again
         self._order: deque[int] = deque()
         self._ended: dict[int, Done] = {}
         self.given = 0
         self.exhausted = False
 
     def next(self) -> Trial | None:
-        seed = next(self._seeds, None)
-        if seed is None:
+        draw = next(self._draws, None)
+        if draw is None:
             self.exhausted = True
             return None
         again = self._again and self.given % RUN_AGAIN_EVERY == 0
         self.given += 1
-        return Trial(seed, self.subject, 2 if again else 1)
+        return Trial(draw, self.subject, 2 if again else 1)
 
     def gave(self, ticket: int) -> None:
         self._order.append(ticket)

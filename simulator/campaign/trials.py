@@ -1,6 +1,6 @@
-"""What a fuzzing worker does: try a seed, or reduce a failing one. Tasks go in, small picklable results come out.
+"""What a fuzzing worker does: try a draw, or reduce a failing one. Tasks go in, small picklable results come out.
 
-`Trial` runs one seed's schedule. `Reduction` shrinks a failure, confirms the result with the kernels in question,
+`Trial` runs one draw's schedule. `Reduction` shrinks a failure, confirms the result with the kernels in question,
 checks that two runs agree byte for byte, and draws it.
 """
 
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from stalerow.simulator.draw.picture import picture
 from stalerow.simulator.oracle.violations import Violation
 from stalerow.simulator.run.subject import Subject
-from stalerow.simulator.schedule.generate import Runner, from_seed
+from stalerow.simulator.schedule.draw import Draw
 from stalerow.simulator.schedule.values import Schedule
 
 if TYPE_CHECKING:
@@ -22,35 +22,13 @@ BUDGET_WITHOUT_TWIN = 250
 
 
 @dataclass(frozen=True, slots=True)
-class Seed:
-    """A seed and what overrides its choices."""
-
-    number: int
-    pp: int | None = None
-    runner: Runner | None = None
-    faithful: bool = False
-    family: int | None = None
-
-    def schedule(self) -> Schedule:
-        return from_seed(self.number, self.pp, self.runner, self.faithful, self.family)
-
-    def command(self, subject: Subject) -> str:
-        """The command that runs this seed again."""
-        pp = f" --pp {self.pp}" if self.pp else ""
-        runner = f" --runner {self.runner}" if self.runner else ""
-        faithful = " --only-faithful" if self.faithful else ""
-        family = "" if self.family is None else f" --family {self.family}"
-        return f"stalerow replay {self.number} {subject.options()}{family}{pp}{runner}{faithful}"
-
-
-@dataclass(frozen=True, slots=True)
 class Seen:
     """What one trial showed. `digests` are of as many runs as there were; `bounded`: nothing was out of bounds.
 
     memory: as in `run.Outcome`, of the first run. parting: where runs that should have been equal part.
     """
 
-    seed: Seed
+    draw: Draw
     violation: Violation | None
     digests: tuple[str, ...]
     marks: tuple[str, ...]
@@ -67,22 +45,22 @@ class Seen:
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """Run a seed, `times` times."""
+    """Run a draw's schedule, `times` times."""
 
-    seed: Seed
+    draw: Draw
     subject: Subject
     times: int = 1
 
     def __str__(self) -> str:
-        return self.seed.command(self.subject)
+        return self.draw.command(self.subject)
 
     def do(self) -> Seen:
-        schedule = self.seed.schedule()
+        schedule = self.draw.schedule()
         outcomes = [self.subject.run(schedule) for _ in range(self.times)]
         first = outcomes[0]
         differ = len({o.digest for o in outcomes}) > 1
         return Seen(
-            seed=self.seed,
+            draw=self.draw,
             violation=first.violations[0] if first.violations else None,
             digests=tuple(o.digest for o in outcomes),
             marks=tuple(first.marks),
@@ -119,14 +97,14 @@ class Reduction:
     finder: Subject = field(default_factory=Subject)
 
     def __str__(self) -> str:
-        return f"{self.seen.seed.command(self.finder)} (shrinking)"
+        return f"{self.seen.draw.command(self.finder)} (shrinking)"
 
     def do(self) -> Reduced:
         from stalerow.simulator.campaign.shrink import BUDGET, shrink, signature
 
-        seed, violation = self.seen.seed, self.seen.violation
+        violation = self.seen.violation
         assert violation is not None
-        schedule = seed.schedule()
+        schedule = self.seen.draw.schedule()
         again = self.finder.run(schedule)
         if again.digest != self.seen.digests[0]:
             return self._breach(schedule, violation, self.seen.digests[0], again.digest)
@@ -134,7 +112,7 @@ class Reduction:
         if self.finder.kernels.startswith("reference:"):
             budget = BUDGET
         wanted = signature(violation)
-        shrunk = shrink(self.finder, schedule, wanted, seed.pp, seed.runner, budget, seed.faithful)
+        shrunk = shrink(self.finder, schedule, wanted, budget)
         first, second = (self.subject.run(shrunk.schedule) for _ in range(2))
         if first.digest != second.digest:
             return self._breach(shrunk.schedule, violation, first.digest, second.digest)

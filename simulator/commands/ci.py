@@ -45,7 +45,8 @@ class Annotations:
         for finding in [*tally.findings, *tally.breaches]:
             failure = finding.failure
             text = failure.violation.explanation if failure.violation else failure.note.splitlines()[0]
-            title = f"{failure.kind} ({failure.subject}, seed {failure.origin.seed})"
+            draw = failure.origin.draw
+            title = f"{failure.kind} ({failure.subject}{f', seed {draw.seed}' if draw else ''})"
             entries.append(Entry(title, text, failure.origin.command, str(finding.path)))
         i, n = options.shard
         head = f"stalerow fuzz, {options.subject}, shard {i}/{n}: {tally.schedules} schedules"

@@ -11,8 +11,7 @@ from stalerow.simulator.commands.options import (
     add_jobs,
     add_only_faithful,
     job_count,
-    only_faithful,
-    positive,
+    ranks,
     released_engines,
     seed_range,
 )
@@ -29,7 +28,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         metavar="SET",
         help="kernel sets: req-idx, batch-row, reference:req-idx, reference:batch-row, a release (vllm==X), a path",
     )
-    parser.add_argument("--pp", nargs="+", type=positive, default=[1, 2, 4], metavar="P", help="pipeline sizes")
+    parser.add_argument("--pp", nargs="+", type=ranks, default=[1, 2, 4], metavar="P", help="pipeline sizes")
     parser.add_argument("--runner", nargs="+", choices=("v1", "v2"), default=["v2", "v1"], help="model runners")
     parser.add_argument(
         "--seeds",
@@ -51,40 +50,41 @@ def execute(args: argparse.Namespace) -> int:
     from stalerow.simulator.draw.progress import progress
     from stalerow.simulator.draw.results import print_comparison
     from stalerow.simulator.run.subject import Subject
+    from stalerow.simulator.schedule.draw import Draw
 
-    for name in args.kernels:
-        Subject(kernels=name, device=args.device, faults=tuple(args.fault)).check()
+    subjects = [Subject(kernels=name, device=args.device, faults=tuple(args.fault)) for name in args.kernels]
+    for subject in subjects:
+        subject.check()
     triton = any(not k.startswith("reference:") for k in args.kernels)
     seeds = args.seeds or (TRITON_SEEDS if triton else REFERENCE_SEEDS)
     engines = _engines(args.engine, args.python)
-    faithful, faults = only_faithful(args, args.kernels), tuple(args.fault)
+    faithful = args.only_faithful
+    if faithful is None:
+        faithful = any(subject.faithful_by_default for subject in subjects)
     settings = [
-        Setting(k, pp, runner, *engine, faithful, faults)
+        Setting(subject, Draw(seeds.start, pp=pp, runner=runner, faithful=faithful, profile=profile), python)
         for runner in args.runner
         for pp in args.pp
-        for k in args.kernels
-        for engine in engines
+        for subject in subjects
+        for profile, python in engines
     ]
-    rows = {
-        s: Row(s.kernels, s.pp, s.runner, s.engine, faithful, faults, kinds={}, marks={}, ranks={})
-        for s in settings
-    }
+    rows = {setting: Row.of(setting) for setting in settings}
     jobs = job_count(args.jobs)
     with progress(f"{len(seeds)} schedules a setting, {jobs} jobs", len(seeds) * len(settings)) as advance:
-        for result in results(settings, seeds, args.device, jobs):
+        for result in results(settings, seeds, jobs):
             rows[result.setting].add(result)
             advance()
     table = list(rows.values())
-    print_comparison(table, args.device)
+    print_comparison(table, settings)
     if args.json:
         _write(args.json, table, seeds)
     return 1 if any(row.violating for row in table) else 0
 
 
-def _engines(names: list[str], python: str | None) -> list[tuple[str, str]]:
+def _engines(names: list[str], python: str | None) -> list[tuple[str | None, str]]:
     """(profile, python) per engine; beside an installed release, our own engine follows that release's rules too."""
     if "vllm" not in names:
-        return [("", "")]
+        return [(None, "")]
     with released_engines(python) as released:
         return [(released.profile, str(python) if name == "vllm" else "") for name in names]
 
@@ -92,7 +92,7 @@ def _engines(names: list[str], python: str | None) -> list[tuple[str, str]]:
 def _write(path: str, table: list, seeds: range) -> None:  # type: ignore[type-arg]
     import msgspec
 
-    from stalerow.simulator.schedule.values import write_beside
+    from stalerow.simulator.files import write_beside
 
     data = {"rows": table, "seeds": [seeds.start, seeds.stop]}
     write_beside(path, msgspec.json.format(msgspec.json.encode(data), indent=2) + b"\n")

@@ -183,7 +183,7 @@ def _small(
 
     from stalerow.simulator.conform.live import compare_live
     from stalerow.simulator.conform.reduce import reduce
-    from stalerow.simulator.schedule.values import write_beside
+    from stalerow.simulator.files import write_beside
 
     def differs(candidate: Task) -> bool:
         try:

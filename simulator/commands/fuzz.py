@@ -8,11 +8,12 @@ import signal
 
 from stalerow.simulator.commands.options import (
     add_device,
+    add_draw,
     add_fault,
     add_jobs,
-    add_only_faithful,
+    draw_of,
     job_count,
-    only_faithful,
+    number,
     positive,
 )
 
@@ -29,7 +30,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         metavar="T",
         help="how long: 60s, 5m, 1h (default: 60s if --runs is not given either)",
     )
-    parser.add_argument("--seed", type=int, default=0, metavar="S", help="first seed (default: %(default)s)")
+    parser.add_argument("--seed", type=number, default=0, metavar="S", help="first seed (default: %(default)s)")
     add_jobs(parser)
     parser.add_argument("--shard", type=shard, default=(1, 1), metavar="I/N", help="every N-th seed, from the I-th on")
     parser.add_argument(
@@ -48,10 +49,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--keep-going", action="store_true", help="do not stop at the first failure")
     parser.add_argument("--require-marks", action="store_true", help="fail if a situation worth testing never occurred")
-    parser.add_argument("--pp", type=positive, default=None, metavar="P", help="pipeline size for all seeds")
-    parser.add_argument("--runner", choices=("v1", "v2"), default=None, help="model runner for all seeds")
     add_fault(parser)
-    add_only_faithful(parser)
+    add_draw(parser, family=False)
     parser.add_argument(
         "--failures", default=None, metavar="DIR", help="where failures are saved (default: .stalerow/failures)"
     )
@@ -71,17 +70,15 @@ def execute(args: argparse.Namespace) -> int:
     if args.universes and args.runner == "v1":
         raise UsageError("--universes runs under runner v2 only: leave out --runner v1")
     seconds = args.time if args.time or args.runs else DEFAULT_SECONDS
+    subject = Subject(kernels=args.kernels, device=args.device, faults=tuple(args.fault))
     options = Options(
-        subject=Subject(kernels=args.kernels, device=args.device, faults=tuple(args.fault)),
-        start=args.seed,
+        subject=subject,
+        draw=draw_of(args, args.seed, subject),
         runs=args.runs,
         seconds=seconds,
         jobs=job_count(args.jobs),
         shard=args.shard,
         keep_going=args.keep_going,
-        pp=args.pp,
-        runner=args.runner,
-        faithful=only_faithful(args, [args.kernels]),
         folder=Path(args.failures) if args.failures else failures.FOLDER,
         universes=args.universes,
         families=args.families,

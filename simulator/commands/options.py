@@ -12,7 +12,11 @@ from stalerow.simulator.errors import UsageError
 
 if TYPE_CHECKING:
     from stalerow.simulator.conform.engine import ReleasedEngines
+    from stalerow.simulator.run.subject import Subject
+    from stalerow.simulator.schedule.draw import Draw
     from stalerow.simulator.schedule.values import Schedule
+
+DRAW_OPTIONS = ("family", "pp", "runner", "profile", "only_faithful")
 
 
 def add_device(parser: argparse.ArgumentParser) -> None:
@@ -34,7 +38,24 @@ def add_fault(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def add_only_faithful(parser: argparse.ArgumentParser) -> None:
+def add_draw(parser: argparse.ArgumentParser, family: bool = True) -> None:
+    """What overrides a seed's choices: `draw_of` reads it."""
+    group = parser.add_argument_group("instead of what a seed would choose")
+    group.add_argument("--pp", type=ranks, default=None, metavar="P", help="pipeline size")
+    group.add_argument("--runner", choices=("v1", "v2"), default=None, help="model runner")
+    group.add_argument("--profile", default=None, metavar="V", help="release whose scheduling rules hold")
+    if family:
+        group.add_argument(
+            "--family",
+            type=number,
+            default=None,
+            metavar="F",
+            help="for a seed that ran among many universes: the number that decides pipeline size, drafts and layout",
+        )
+    add_only_faithful(group)
+
+
+def add_only_faithful(parser: argparse.ArgumentParser | argparse._ArgumentGroup) -> None:
     parser.add_argument(
         "--only-faithful",
         action=argparse.BooleanOptionalAction,
@@ -43,13 +64,16 @@ def add_only_faithful(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def only_faithful(args: argparse.Namespace, kernels: list[str]) -> bool:
-    """As asked; if nothing was asked, whether any of the kernel sets comes from an engine."""
-    from stalerow.kernels.sets import KERNEL_SETS
+def draw_of(args: argparse.Namespace, seed: int, subject: Subject) -> Draw:
+    """The seed under the options of `add_draw`. Raises `UsageError`."""
+    from stalerow.simulator.schedule.draw import Draw
+    from stalerow.simulator.schedule.values import PROFILES
 
-    if args.only_faithful is not None:
-        return bool(args.only_faithful)
-    return any(name not in KERNEL_SETS and ":" not in name for name in kernels)
+    if args.profile is not None and args.profile not in PROFILES:
+        raise UsageError(f"--profile {args.profile}: known are {', '.join(PROFILES)}")
+    faithful = subject.faithful_by_default if args.only_faithful is None else args.only_faithful
+    family = getattr(args, "family", None)
+    return Draw(seed, pp=args.pp, runner=args.runner, faithful=faithful, family=family, profile=args.profile)
 
 
 def add_jobs(parser: argparse.ArgumentParser) -> None:
@@ -58,36 +82,42 @@ def add_jobs(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def add_family(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--family",
-        type=number,
-        default=None,
-        metavar="F",
-        help="for a seed that ran among many universes: the number that decides pipeline size, drafts and layout",
-    )
-
-
 def number(text: str) -> int:
-    """An integer of at least 0, for argparse."""
-    if not re.fullmatch(r"\d+", text):
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number: give an integer of at least 0")
+    """An integer from 0 to 2**63-1, for argparse."""
+    if not re.fullmatch(r"[0-9]{1,19}", text) or int(text) >= 1 << 63:
+        raise argparse.ArgumentTypeError(f"{shown(text)} is not a number: give an integer of at least 0, below 2**63")
     return int(text)
 
 
 def positive(text: str) -> int:
     """An integer of at least 1, for argparse."""
-    if not re.fullmatch(r"\d+", text) or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a count: give an integer of at least 1")
+    if not re.fullmatch(r"[0-9]{1,18}", text) or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{shown(text)} is not a count: give an integer of at least 1")
+    return int(text)
+
+
+def ranks(text: str) -> int:
+    """A pipeline size, for argparse."""
+    from stalerow.simulator.schedule.draw import MAX_PP
+
+    if not re.fullmatch(r"[0-9]{1,9}", text) or not 1 <= int(text) <= MAX_PP:
+        raise argparse.ArgumentTypeError(f"{shown(text)} is not a pipeline size: give 1 to {MAX_PP} ranks")
     return int(text)
 
 
 def seed_range(text: str) -> range:
     """'A:B' as the seeds A..B-1, for argparse."""
-    match = re.fullmatch(r"(\d+):(\d+)", text)
+    match = re.fullmatch(r"([0-9]{1,18}):([0-9]{1,18})", text)
     if not match or int(match[1]) >= int(match[2]):
-        raise argparse.ArgumentTypeError(f"{text!r} is not a range of seeds: give A:B with A < B, for seeds A to B-1")
+        raise argparse.ArgumentTypeError(
+            f"{shown(text)} is not a range of seeds: give A:B with A < B, for seeds A to B-1"
+        )
     return range(int(match[1]), int(match[2]))
+
+
+def shown(text: str) -> str:
+    """A value as an error quotes it: not longer than a line."""
+    return repr(text if len(text) <= 40 else text[:37] + "...")
 
 
 def job_count(jobs: int | None) -> int:
@@ -99,18 +129,28 @@ def job_count(jobs: int | None) -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def schedule_source(
-    text: str, pp: int | None = None, runner: str | None = None, faithful: bool = False, family: int | None = None
-) -> Schedule:
+def schedule_source(args: argparse.Namespace, text: str, subject: Subject) -> Schedule:
     """A schedule from a seed or from a file, as `run` and `replay` take it."""
-    from stalerow.simulator.schedule.generate import from_seed
-    from stalerow.simulator.schedule.values import load
+    from stalerow.simulator.schedule.file import load
 
-    if re.fullmatch(r"\d+", text):
-        return from_seed(int(text), pp, runner, faithful, family)  # type: ignore[arg-type]
-    if pp is not None or runner is not None or family is not None:
-        raise UsageError(f"--pp, --runner and --family apply to seeds; {text} is a file and says all of it itself")
+    if re.fullmatch(r"[0-9]+", text):
+        return draw_of(args, number_or_error(text), subject).schedule()
+    refuse_draw_options(args, f"{text} is a file and says all of it itself")
     return load(text)
+
+
+def refuse_draw_options(args: argparse.Namespace, why: str) -> None:
+    """An option that would be ignored is an error."""
+    given = [f"--{n.replace('_', '-')}" for n in DRAW_OPTIONS if getattr(args, n) is not None]
+    if given:
+        raise UsageError(f"{', '.join(given)}: for seeds only; {why}")
+
+
+def number_or_error(text: str) -> int:
+    try:
+        return number(text)
+    except argparse.ArgumentTypeError as error:
+        raise UsageError(f"seed {error}") from None
 
 
 def add_engine(parser: argparse.ArgumentParser, several: bool = False) -> None:

@@ -9,11 +9,14 @@ from typing import TYPE_CHECKING
 
 from stalerow.simulator.commands.options import (
     add_device,
-    add_family,
-    add_only_faithful,
-    only_faithful,
+    add_draw,
+    draw_of,
+    number_or_error,
     positive,
+    refuse_draw_options,
+    schedule_source,
 )
+from stalerow.simulator.errors import UsageError
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -30,8 +33,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--kernels", default=None, metavar="SET", help="kernel set (default: the failure's own, else req-idx)"
     )
     parser.add_argument("--fault", action="append", default=None, metavar="NAME", help="put a fault in (repeatable)")
-    parser.add_argument("--pp", type=positive, default=None, metavar="P", help="pipeline size, for a seed")
-    parser.add_argument("--runner", choices=("v1", "v2"), default=None, help="model runner, for a seed")
     parser.add_argument(
         "--until", type=positive, default=None, metavar="STEP", help="stop once every rank has run STEP; show the state"
     )
@@ -40,8 +41,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="event by event: Enter goes on, s shows the state, q ends (plain: print all)",
     )
-    add_family(parser)
-    add_only_faithful(parser)
+    add_draw(parser)
     add_device(parser)
 
 
@@ -49,8 +49,9 @@ def execute(args: argparse.Namespace) -> int:
     from stalerow.simulator.draw.results import console
 
     out = console()
-    schedule, loaded = _source(args, out)
+    loaded = _loaded(args, out)
     subject = _subject(args, loaded)
+    schedule = loaded.failure.schedule if loaded else schedule_source(args, args.what, subject)
     if args.until is not None or args.step:
         from stalerow.simulator.draw.walk import walk
 
@@ -61,17 +62,17 @@ def execute(args: argparse.Namespace) -> int:
     return _replay(subject, schedule, loaded, out, _remembered(args, subject))
 
 
-def _source(args: argparse.Namespace, out: Console) -> tuple[Schedule, Loaded | None]:
+def _loaded(args: argparse.Namespace, out: Console) -> Loaded | None:
+    """The saved failure, if it is one that is to be replayed."""
     from stalerow.simulator.campaign import failures
-    from stalerow.simulator.commands.options import schedule_source
 
-    if re.fullmatch(r"\d+", args.what) or not failures.is_failure(args.what):
-        faithful = only_faithful(args, [args.kernels or "req-idx"])
-        return schedule_source(args.what, args.pp, args.runner, faithful, args.family), None
+    if re.fullmatch(r"[0-9]+", args.what) or not failures.is_failure(args.what):
+        return None
+    refuse_draw_options(args, f"{args.what} is a saved failure and says all of it itself")
     loaded = failures.load(args.what)
     for problem in loaded.problems:
         out.print(f"no longer fits: {problem}", markup=False, soft_wrap=True)
-    return loaded.failure.schedule, loaded
+    return loaded
 
 
 def _subject(args: argparse.Namespace, loaded: Loaded | None) -> Subject:
@@ -88,14 +89,15 @@ def _subject(args: argparse.Namespace, loaded: Loaded | None) -> Subject:
 def _remembered(args: argparse.Namespace, subject: Subject) -> Origin | None:
     """What a saved failure says about the seed's run before shrinking, if there is one here."""
     from stalerow.simulator.campaign import failures
-    from stalerow.simulator.campaign.trials import Seed
 
-    faithful = only_faithful(args, [subject.kernels])
-    command = ""
-    if args.what.isdigit():
-        command = Seed(int(args.what), args.pp, args.runner, faithful, args.family).command(subject)
-    for path in failures.saved() if command else ():
-        origin = failures.load(path).failure.origin
+    if not re.fullmatch(r"[0-9]+", args.what):
+        return None
+    command = draw_of(args, number_or_error(args.what), subject).command(subject)
+    for path in failures.saved():
+        try:
+            origin = failures.load(path).failure.origin
+        except UsageError:  # somebody else's file, or a damaged one
+            continue
         if origin.command == command and origin.digest:
             return origin
     return None

@@ -8,12 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 from stalerow.simulator.commands.options import (
     add_device,
+    add_draw,
     add_engine,
-    add_family,
     add_fault,
-    add_only_faithful,
-    only_faithful,
-    positive,
+    refuse_draw_options,
     released_engines,
     schedule_source,
 )
@@ -32,13 +30,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("schedule", metavar="SEED|FILE", nargs="?", help="a seed, or a schedule file (.json, .toml)")
     parser.add_argument("--from-trace", metavar="TRACE", default=None, help="a recorded run of a released scheduler")
     parser.add_argument("--kernels", default="req-idx", metavar="SET", help="kernel set (default: %(default)s)")
-    parser.add_argument("--pp", type=positive, default=None, metavar="P", help="pipeline size, for a seed")
-    parser.add_argument("--runner", choices=("v1", "v2"), default=None, help="model runner, for a seed")
-    add_family(parser)
     parser.add_argument("--save", metavar="FILE", default=None, help="write the schedule to FILE (.json)")
     parser.add_argument("--quiet", action="store_true", help="print the result only")
+    add_draw(parser)
     add_fault(parser)
-    add_only_faithful(parser)
     add_engine(parser)
     add_device(parser)
 
@@ -47,11 +42,13 @@ def execute(args: argparse.Namespace) -> int:
     from stalerow.simulator.draw.events import EventPrinter
     from stalerow.simulator.draw.results import console
     from stalerow.simulator.faults import resolve
+    from stalerow.simulator.files import write_beside
     from stalerow.simulator.run.subject import Subject
-    from stalerow.simulator.schedule.values import to_json, with_profile, write_beside
+    from stalerow.simulator.schedule.file import to_json
+    from stalerow.simulator.schedule.values import with_profile
 
-    schedule, check = _source(args)
     subject = Subject(kernels=args.kernels, device=args.device, faults=tuple(args.fault))
+    schedule, check = _source(args, subject)
     kernels = subject.load()
     faults = resolve(args.fault)
     out = console()
@@ -71,18 +68,16 @@ def execute(args: argparse.Namespace) -> int:
     return 1 if outcome.violations or not agrees else 0
 
 
-def _source(args: argparse.Namespace) -> tuple[Schedule, TraceCheck | None]:
+def _source(args: argparse.Namespace, subject: Subject) -> tuple[Schedule, TraceCheck | None]:
     if args.from_trace is None:
         if args.schedule is None:
             raise UsageError("nothing to run: give a seed, a schedule file, or --from-trace TRACE")
-        faithful = only_faithful(args, [args.kernels])
-        return schedule_source(args.schedule, args.pp, args.runner, faithful, args.family), None
+        return schedule_source(args, args.schedule, subject), None
     from stalerow.simulator.conform.to_schedule import TraceCheck, read_trace, to_schedule
 
-    if not (args.schedule is args.pp is args.runner is args.family is None):
-        raise UsageError(
-            "--from-trace says pipeline and requests itself: leave SEED|FILE, --pp, --runner and --family out"
-        )
+    if args.schedule is not None:
+        raise UsageError(f"--from-trace says pipeline and requests itself: leave {args.schedule} out")
+    refuse_draw_options(args, "--from-trace says pipeline and requests itself")
     trace = read_trace(args.from_trace)
     return to_schedule(trace, args.from_trace), TraceCheck(trace)
 

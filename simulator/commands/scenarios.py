@@ -167,7 +167,7 @@ def _add(console: Console, args: argparse.Namespace) -> int:
     from stalerow.scenarios import Expectation, Scenario
     from stalerow.scenarios.writer import to_toml
     from stalerow.simulator.campaign.failures import load
-    from stalerow.simulator.schedule.values import write_beside
+    from stalerow.simulator.files import write_beside
 
     failure = load(args.file).failure
     name = args.name or re.sub(r"[^a-z0-9]+", "-", args.file.stem.lower()).strip("-")

@@ -160,7 +160,7 @@ def _requests(args: argparse.Namespace) -> tuple[ServeRequest, ...]:
 def _write(args: argparse.Namespace, results: list[RunResult]) -> None:
     import msgspec
 
-    from stalerow.simulator.schedule.values import write_beside
+    from stalerow.simulator.files import write_beside
 
     settings = {k: v for k, v in sorted(vars(args).items()) if k not in ("json", "jobs", "device")}
     settings["request_rate"] = str(settings["request_rate"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -13,6 +14,7 @@ from stalerow.simulator.draw.results import console
 from stalerow.simulator.oracle.violations import MARKS
 
 if TYPE_CHECKING:
+    from stalerow.simulator.campaign.failures import Failure
     from stalerow.simulator.campaign.fuzz import Options
 
 LINE_EVERY_S = 10.0
@@ -55,7 +57,7 @@ class Screen:
     def finding(self, finding: Finding) -> None:
         failure = finding.failure
         origin, schedule = failure.origin, failure.schedule
-        self._say(f"\nFOUND {failure.kind} (seed {origin.seed}, {failure.subject})")
+        self._say(f"\nFOUND {failure.kind} ({_seed(failure)}, {failure.subject})")
         if finding.drawing:
             self._say(finding.drawing)
         elif failure.violation is not None:
@@ -72,7 +74,7 @@ class Screen:
 
     def breach(self, finding: Finding) -> None:
         failure = finding.failure
-        self._say(f"\n{failure.kind.upper()} at seed {failure.origin.seed} with {failure.subject}: {failure.note}")
+        self._say(f"\n{failure.kind.upper()} at {_seed(failure)} with {failure.subject}: {failure.note}")
         if failure.kind == "determinism breach":
             self._say(
                 "The same schedule must give the same bytes every time. Until it does, nothing that these kernels "
@@ -101,9 +103,9 @@ class Screen:
             self._say(f"clean: no violation with {self._options.subject}")
 
     def _commands(self, finding: Finding) -> None:
-        self._say(f"seed:   {finding.failure.origin.seed}")
+        self._say(f"seed:   {_seed(finding.failure).removeprefix('seed ')}")
         self._say(f"saved:  {finding.path}")
-        self._say(f"replay: stalerow replay {finding.path}")
+        self._say(f"replay: stalerow replay {shlex.quote(str(finding.path))}")
         self._say(f"        {finding.failure.origin.command}   (the seed, before shrinking)")
 
     def _line(self, tally: Tally, doing: Sequence[str]) -> str:
@@ -124,18 +126,26 @@ class Screen:
         target.print(text, markup=False, highlight=False, soft_wrap=True)
 
 
+def _seed(failure: Failure) -> str:
+    draw = failure.origin.draw
+    return "no seed" if draw is None else f"seed {draw.seed}"
+
+
 def _configuration(options: Options) -> str:
     """The drawn configuration: all that decides which schedules are run, and with what."""
     i, n = options.shard
-    last = f"to {options.start + options.runs - 1}" if options.runs else "on"
+    draw = options.draw
+    last = f"to {draw.seed + options.runs - 1}" if options.runs else "on"
     limit = f", at most {options.seconds:g} s" if options.seconds else ""
     shard = f", shard {i} of {n}" if n > 1 else ""
-    fixed = [f"P={options.pp}" if options.pp else "", f"runner {options.runner}" if options.runner else ""]
-    drawn = ", ".join(part for part in fixed if part) or "P, K, runner, layout, requests, aborts and order drawn"
+    fixed = {"P=": draw.pp, "runner ": draw.runner, "rules of ": draw.profile}
+    drawn = ", ".join(f"{name}{value}" for name, value in fixed.items() if value is not None)
+    drawn = drawn or "P, K, runner, layout, requests, aborts and order drawn"
+    drawn += ", only what the engine may do" if draw.faithful else ""
     twin = options.subject.twin()
     lines = [
         f"kernels  {options.subject} (device {options.subject.device})",
-        f"seeds    {options.start} {last}{shard}{limit}",
+        f"seeds    {draw.seed} {last}{shard}{limit}",
         f"drawn    {drawn}",
         f"workers  {options.jobs}",
         f"failures {options.folder}",

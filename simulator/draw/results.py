@@ -10,7 +10,7 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from stalerow.simulator.campaign.compare import Row
+from stalerow.simulator.campaign.compare import First, Row, Setting
 
 PLAIN_WIDTH = 110
 
@@ -22,8 +22,8 @@ def console() -> Console:
     return Console(width=PLAIN_WIDTH, highlight=False)
 
 
-def print_comparison(rows: Sequence[Row], device: str) -> None:
-    """The table, the first violation's drawing, and the command that replays it."""
+def print_comparison(rows: Sequence[Row], settings: Sequence[Setting]) -> None:
+    """The table, the first violation's drawing, and the command that replays it; a row for each setting."""
     out = console()
     table = Table(box=box.SIMPLE_HEAD)
     for name in ("kernels", "runner", "PP"):
@@ -46,29 +46,23 @@ def print_comparison(rows: Sequence[Row], device: str) -> None:
             cells.insert(3, row.engine)
         table.add_row(*cells, style=style)
     out.print(table)
-    failing = [row for row in rows if row.first is not None]
-    for row in failing:
-        if row.first is not None and row.first.launch == "process":
-            out.print(f"seed {row.first.seed}: {row.first.explanation}", markup=False, soft_wrap=True)
-            failing = [r for r in failing if r is not row]
+    failing = [(row, setting) for row, setting in zip(rows, settings, strict=True) if row.first is not None]
     if not failing:
         out.print("no state crossed requests")
         return
-    if several_engines:
-        # What an installed scheduler decided is not in the schedule: 'run --engine' tells the story.
-        return
-    _print_first(out, min(failing, key=lambda r: (r.pp, r.first.seed if r.first else 0)), device)
+    for row, _ in failing:
+        if row.first is not None and row.first.launch == "process":
+            out.print(f"seed {row.first.draw.seed}: {row.first.explanation}", markup=False, soft_wrap=True)
+            out.print(f"run it again: {row.first.command}", markup=False, soft_wrap=True)
+    shown = [(row.first, setting) for row, setting in failing if row.first and row.first.launch != "process"]
+    if shown:
+        _print_first(out, *min(shown, key=lambda pair: (pair[1].draw.pp, pair[0].draw.seed)))
 
 
-def _print_first(out: Console, row: Row, device: str) -> None:
+def _print_first(out: Console, first: First, setting: Setting) -> None:
     from stalerow.simulator.draw.picture import picture
-    from stalerow.simulator.run.subject import Subject
-    from stalerow.simulator.schedule.generate import from_seed
 
-    assert row.first is not None
-    schedule = from_seed(row.first.seed, row.pp, row.runner, row.faithful)  # type: ignore[arg-type]
-    subject = Subject(kernels=row.kernels, device=device, faults=row.faults)
-    out.print(picture(schedule, subject.run, str(subject)), markup=False)
-    command = f"stalerow run {row.first.seed} --pp {row.pp} --runner {row.runner} {subject.options()}"
-    command += " --only-faithful" if row.faithful else ""
-    out.print(f"run it again, event by event: {command}", markup=False, soft_wrap=True)
+    if not setting.python:  # what an installed scheduler decided is not in the schedule
+        schedule = first.draw.schedule()
+        out.print(picture(schedule, setting.subject.run, str(setting.subject)), markup=False)
+    out.print(f"run it again, event by event: {first.command}", markup=False, soft_wrap=True)

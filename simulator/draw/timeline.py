@@ -33,7 +33,7 @@ def failure(schedule: Schedule, kernels: str, violation: Violation, story: Story
     """The drawing as a rich renderable."""
     steps = _window(violation, story)
     p = schedule.pipeline
-    seed = f"seed {schedule.seed}, " if schedule.seed is not None else ""
+    seed = f"seed {schedule.draw.seed}, " if schedule.draw is not None else ""
     head = (
         f"{violation.kind}: {violation.launch} {violation.place}, kernels {kernels}\n"
         f"{seed}P={p.pp} K={p.drafts} runner {p.runner}, block size {schedule.layout.recurrent_block_size}, "

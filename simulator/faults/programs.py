@@ -24,7 +24,7 @@ class DrawnOrder:
     """Permutations from a schedule: the same for equal schedules, another one for every launch."""
 
     def __init__(self, schedule: Schedule) -> None:
-        self._chooser = SeededChooser(0x5EED ^ (schedule.seed or 0))
+        self._chooser = SeededChooser(0x5EED ^ (schedule.draw.seed if schedule.draw else 0))
 
     def permutation(self, n: int) -> list[int]:
         order = list(range(n))

@@ -69,6 +69,13 @@ class Subject(msgspec.Struct, frozen=True, kw_only=True):
         """Whether kernels run compiled: then programs of one launch run at once, and wrong copies may race."""
         return bool(self.load().backend.name == "triton-cuda")
 
+    @property
+    def faithful_by_default(self) -> bool:
+        """Whether the kernels come from an engine, so that seeds are kept to what it may do unless told otherwise."""
+        from stalerow.kernels.sets import KERNEL_SETS
+
+        return self.kernels not in KERNEL_SETS and ":" not in self.kernels
+
     def options(self) -> str:
         """The command-line options that name this subject."""
         device = "" if self.device == "auto" or self.kernels.startswith(REFERENCE) else f" --device {self.device}"

@@ -110,7 +110,7 @@ def as_faithful(schedule: Schedule, keep_runner: bool = False) -> Schedule:
     return validate(
         _replace(
             schedule,
-            seed=None,
+            draw=None,
             pipeline=pipeline,
             layout=layout,
             limits=_limited(schedule.limits, pipeline, layout),

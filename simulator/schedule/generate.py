@@ -23,6 +23,7 @@ import msgspec
 from stalerow.kernels.base.layout import GroupSpec, Layout, StateSpec
 from stalerow.simulator.schedule.choosers import Chooser
 from stalerow.simulator.schedule.choosers.family import seeded
+from stalerow.simulator.schedule.draw import Draw, Runner
 from stalerow.simulator.schedule.faithful import as_faithful
 from stalerow.simulator.schedule.order import Hold, Order
 from stalerow.simulator.schedule.values import (
@@ -34,11 +35,11 @@ from stalerow.simulator.schedule.values import (
     Schedule,
     actors,
     validate,
+    with_profile,
 )
 from stalerow.simulator.schedule.widen import widen
 
 T = TypeVar("T")
-Runner = Literal["v1", "v2"]
 
 PP_SIZES = (2, 4, 2, 3, 1)
 MAX_REQUESTS = 7
@@ -81,22 +82,29 @@ class _Draw:
         return made
 
 
-def from_seed(
-    seed: int,
-    pp: int | None = None,
-    runner: Runner | None = None,
-    faithful: bool = False,
-    family: int | None = None,
-) -> Schedule:
-    """The schedule that a seed stands for. `pp` and `runner` override what the seed would choose.
+def from_draw(draw: Draw) -> Schedule:
+    """The schedule that a draw stands for."""
+    schedule = generate(seeded(draw.seed, draw.family), draw.pp, draw.runner)
+    return msgspec.structs.replace(as_asked(schedule, draw), draw=draw)
 
-    With a `family`, pipeline size, drafts and memory layout follow from that number instead (`choosers.family`).
-    `faithful` takes away what the engine being modelled would never do (`stalerow.simulator.schedule.faithful`).
-    """
-    schedule = generate(seeded(seed, family), pp, runner)
-    if faithful:
-        schedule = as_faithful(schedule, keep_runner=runner is not None)
-    return msgspec.structs.replace(schedule, seed=seed, family=msgspec.UNSET if family is None else family)
+
+def as_asked(schedule: Schedule, draw: Draw) -> Schedule:
+    """A generated schedule (or a candidate in shrinking one) under the draw's profile, and faithful if it asks so."""
+    if draw.profile is not None:
+        schedule = with_profile(schedule, draw.profile)
+    if draw.faithful:
+        schedule = as_faithful(schedule, keep_runner=draw.runner is not None)
+    return schedule
+
+
+def from_seed(seed: int, pp: int | None = None, runner: Runner | None = None) -> Schedule:
+    """The schedule of a seed; `pp` and `runner` override what it would choose."""
+    return from_draw(Draw(seed, pp=pp, runner=runner))
+
+
+def genuine(schedule: Schedule) -> bool:
+    """Whether the schedule's draw makes this very schedule: it may have been edited since."""
+    return schedule.draw is not None and from_draw(schedule.draw) == schedule
 
 
 def generate(chooser: Chooser, pp: int | None = None, runner: Runner | None = None) -> Schedule:

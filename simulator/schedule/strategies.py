@@ -20,7 +20,8 @@ from hypothesis.database import (
 )
 
 from stalerow.simulator.schedule.choosers.hypothesis import HypothesisChooser
-from stalerow.simulator.schedule.generate import Runner, generate
+from stalerow.simulator.schedule.draw import Runner
+from stalerow.simulator.schedule.generate import generate
 from stalerow.simulator.schedule.values import Schedule
 from stalerow.simulator.testing.isolation import IsolationError, assert_isolated
 

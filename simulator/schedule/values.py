@@ -1,23 +1,21 @@
-"""A `Schedule`: the one immutable value that decides a whole run, and its JSON or TOML file.
+"""A `Schedule`: the one immutable value that decides a whole run.
 
 It holds the pipeline, the memory layout, the scheduler's limits, the requests with the acceptance of their drafts, the
-aborts and the order of events. `generate` makes one from choices, `load` reads one from a file, `run` consumes it.
+aborts and the order of events. `generate` makes one from choices, `file` reads one from a file, `run` consumes it.
 """
 
 from __future__ import annotations
 
-import os
-import tomllib
-from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import msgspec
 
 from stalerow.kernels.base.layout import Layout
 from stalerow.simulator.errors import UsageError
+from stalerow.simulator.schedule.draw import MAX_PP, Draw, Runner
 from stalerow.simulator.schedule.order import Order, Priorities
 
-FORMAT = 1
+FORMAT = 2
 PROFILES = ("0.32", "0.33")
 
 
@@ -27,7 +25,7 @@ class Pipeline(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     pp: int = 2
     drafts: int = 1
     async_scheduling: bool = True
-    runner: Literal["v1", "v2"] = "v2"
+    runner: Runner = "v2"
     profile: str = "0.32"
 
 
@@ -75,11 +73,10 @@ class Abort(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
 
 class Schedule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Everything that decides a run. `seed` and `family` only remember where a generated schedule came from."""
+    """Everything that decides a run. `draw` only remembers how a generated schedule was made."""
 
     format: int = FORMAT
-    seed: int | None = None
-    family: int | msgspec.UnsetType = msgspec.UNSET
+    draw: Draw | None = None
     pipeline: Pipeline
     layout: Layout
     limits: Limits
@@ -103,7 +100,7 @@ def validate(schedule: Schedule) -> Schedule:
     p, limits = schedule.pipeline, schedule.limits
     if schedule.format != FORMAT:
         raise UsageError(f"schedule format {schedule.format} is unknown: this release reads format {FORMAT}")
-    _check(p.pp >= 1, f"pipeline.pp is {p.pp}: give at least 1 rank")
+    _check(1 <= p.pp <= MAX_PP, f"pipeline.pp is {p.pp}: give 1 to {MAX_PP} ranks")
     _check(0 <= p.drafts <= 16, f"pipeline.drafts is {p.drafts}: give 0 to 16")
     _check(p.profile in PROFILES, f"pipeline.profile is {p.profile!r}: known profiles are {', '.join(PROFILES)}")
     _check(
@@ -149,60 +146,3 @@ def validate(schedule: Schedule) -> Schedule:
 def _check(ok: bool, message: str) -> None:
     if not ok:
         raise UsageError(message)
-
-
-def to_json(schedule: Schedule) -> bytes:
-    """Human-readable JSON, stable byte for byte for equal schedules."""
-    return msgspec.json.format(msgspec.json.encode(schedule, order="deterministic"), indent=2) + b"\n"
-
-
-def from_builtins(data: Any, source: str) -> Schedule:
-    """Build a `Schedule` from parsed JSON or TOML; `source` names it in errors."""
-    if isinstance(data, dict) and data.get("format", FORMAT) != FORMAT:
-        raise UsageError(
-            f"{source}: schedule format {data['format']!r} is unknown: this release reads format {FORMAT}; "
-            "use the release that wrote the file, or remove fields until it validates"
-        )
-    try:
-        schedule = msgspec.convert(data, Schedule, strict=True)
-    except (msgspec.ValidationError, ValueError) as error:
-        raise UsageError(f"{source}: not a schedule: {_one_line(error)}") from None
-    try:
-        return validate(schedule)
-    except UsageError as error:
-        raise UsageError(f"{source}: {error}") from None
-
-
-def load(path: str | os.PathLike[str]) -> Schedule:
-    """Read a schedule from a .json or .toml file. Raises `UsageError`."""
-    path = Path(path)
-    try:
-        raw = path.read_bytes()
-    except OSError as error:
-        raise UsageError(f"{path}: cannot be read ({error.strerror}): give a schedule file or a seed") from None
-    try:
-        data = tomllib.loads(raw.decode()) if path.suffix == ".toml" else msgspec.json.decode(raw)
-    except (msgspec.DecodeError, tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise UsageError(f"{path}: not valid {path.suffix[1:] or 'JSON'}: {_one_line(error)}") from None
-    if isinstance(data, dict) and "schedule" in data:  # a saved failure wraps its schedule
-        data = data["schedule"]
-    return from_builtins(data, str(path))
-
-
-def write_beside(path: str | os.PathLike[str], data: bytes) -> None:
-    """Write a file so that a crash leaves the old one or the new one, never a broken one."""
-    path = Path(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    try:
-        with open(temporary, "wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-    finally:
-        temporary.unlink(missing_ok=True)
-
-
-def _one_line(error: Exception) -> str:
-    return " ".join(str(error).split())

@@ -66,9 +66,18 @@ class IsolationError(AssertionError):
 
     def __str__(self) -> str:
         run = _Runner(self.subject, self.kernel_set)
-        seed = self.schedule.seed
-        replay = f"\nagain: stalerow replay {seed} {self.subject.options()}" if seed is not None else ""
-        return f"\n{picture(self.schedule, run, str(self.subject))}{replay}"
+        return f"\n{picture(self.schedule, run, str(self.subject))}{self._again()}"
+
+    def _again(self) -> str:
+        """The command for the same failure; none where a command could not name the kernels or make the schedule."""
+        from stalerow.kernels.sets import KERNEL_SETS
+        from stalerow.simulator.schedule.generate import genuine
+
+        draw = self.schedule.draw
+        named = self.kernel_set is None or self.kernel_set.name in KERNEL_SETS
+        if draw is None or not named or not genuine(self.schedule):
+            return ""
+        return f"\nagain: {draw.command(self.subject)}"
 
 
 class _Runner:

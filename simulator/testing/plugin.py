@@ -220,13 +220,13 @@ def _save(item: pytest.Item, error: IsolationError) -> tuple[dict[str, str], str
     folder = config.getoption("--stalerow-failures") or config.rootpath / failures.FOLDER
     path = failures.save(failure, folder, prefix=item.nodeid)
     shown = _relative(path, config.rootpath)
-    seed = failure.origin.seed
+    draw = failure.origin.draw
     command = f"stalerow replay {shown}"
     properties = {
         "kind": failure.kind,
         "launch": failure.signature[1],
         "explanation": failure.violation.explanation if failure.violation else "",
-        "seed": "drawn by Hypothesis" if seed is None else str(seed),
+        "seed": "drawn by Hypothesis" if draw is None else str(draw.seed),
         "file": str(shown),
         "command": command,
     }

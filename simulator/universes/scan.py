@@ -19,10 +19,10 @@ import msgspec
 from stalerow.kernels.base.layout import Layout
 from stalerow.kernels.sets import KernelSet
 from stalerow.simulator.campaign.findings import Tally
-from stalerow.simulator.campaign.trials import Seed
 from stalerow.simulator.campaign.workers import TICK_S, Done, Workers
 from stalerow.simulator.errors import InternalError, UsageError
 from stalerow.simulator.run.subject import Subject
+from stalerow.simulator.schedule.draw import Draw
 from stalerow.simulator.universes.execute import execute
 from stalerow.simulator.universes.pack import pack
 from stalerow.simulator.universes.record import record
@@ -40,7 +40,7 @@ class Universe:
     text for all of its schedules. unlike: how a run alone differed, "" where it did not or none was made.
     """
 
-    seed: Seed
+    draw: Draw
     memory: str = ""
     check: str = ""
     marks: tuple[str, ...] = ()
@@ -61,19 +61,19 @@ class Universe:
         return ""
 
 
-Recorded = tuple[Seed, Layout, Tape]
+Recorded = tuple[Draw, Layout, Tape]
 
 
 @dataclass(frozen=True, slots=True)
 class Record:
     """Record seeds of one family, and execute them too where `lanes` says how many at a time."""
 
-    seeds: tuple[Seed, ...]
+    draws: tuple[Draw, ...]
     subject: Subject
     lanes: int | None
 
     def __str__(self) -> str:
-        return f"seeds {self.seeds[0].number} to {self.seeds[-1].number}, family {self.seeds[0].family}, in a pack"
+        return f"seeds {self.draws[0].seed} to {self.draws[-1].seed}, family {self.draws[0].family}, in a pack"
 
     def do(self) -> list[Recorded] | list[Universe]:
         # The caller's habits are all that matters here: who only records need not load what runs on a GPU.
@@ -81,9 +81,9 @@ class Record:
         align = (twin or self.subject).load().align
         recorded: list[Recorded] = []
         with _without_collector():
-            for seed in self.seeds:
-                schedule = seed.schedule()
-                recorded.append((seed, schedule.layout, record(schedule, align)))
+            for draw in self.draws:
+                schedule = draw.schedule()
+                recorded.append((draw, schedule.layout, record(schedule, align)))
         return recorded if self.lanes is None else look(recorded, self.subject, self.lanes)
 
 
@@ -118,7 +118,7 @@ def look(recorded: Sequence[Recorded], subject: Subject, lanes: int) -> list[Uni
         group.sort(key=lambda one: one[2].frames)
         for first in range(0, len(group), lanes):
             found += _execute(group[first : first + lanes], subject)
-    return sorted(found, key=lambda universe: universe.seed.number)
+    return sorted(found, key=lambda universe: universe.draw.seed)
 
 
 def _execute(group: Sequence[Recorded], subject: Subject) -> list[Universe]:
@@ -134,10 +134,10 @@ def _execute(group: Sequence[Recorded], subject: Subject) -> list[Universe]:
             traceback.print_exc()
             os._exit(os.EX_SOFTWARE)
         # Which schedule it was, and why, each one's run alone will say.
-        return _refused([seed for seed, _, _ in group], repr(error))
+        return _refused([draw for draw, _, _ in group], repr(error))
     found = [
-        Universe(seed, verdict.memory, verdict.check or _suspicion(tape), tuple(tape.marks))
-        for (seed, _, tape), verdict in zip(group, verdicts)
+        Universe(draw, verdict.memory, verdict.check or _suspicion(tape), tuple(tape.marks))
+        for (draw, _, tape), verdict in zip(group, verdicts)
     ]
     outcome = subject.run(group[0][0].schedule())
     unlike = found[0].differs(outcome.memory, bool(outcome.violations), exact=False)
@@ -156,10 +156,10 @@ def _device_is_gone(kernels: KernelSet) -> bool:
     return False
 
 
-def _refused(seeds: Sequence[Seed], why: str) -> list[Universe]:
+def _refused(draws: Sequence[Draw], why: str) -> list[Universe]:
     """All schedules of a pack that showed nothing."""
-    text = f"a pack of {len(seeds)} schedules from seed {seeds[0].number} on showed nothing: {why}"
-    return [Universe(seed, refused=text) for seed in seeds]
+    text = f"a pack of {len(draws)} schedules from seed {draws[0].seed} on showed nothing: {why}"
+    return [Universe(draw, refused=text) for draw in draws]
 
 
 @contextmanager
@@ -187,7 +187,7 @@ class Scan:
     def __init__(
         self,
         subject: Subject,
-        seeds: Iterator[Seed],
+        draws: Iterator[Draw],
         lanes: int,
         families: int,
         jobs: int,
@@ -196,7 +196,7 @@ class Scan:
     ) -> None:
         if subject.faults:
             raise UsageError("many universes run kernel sets as they are: leave out --fault or --universes")
-        self._subject, self._seeds, self._lanes, self._families = subject, seeds, lanes, families
+        self._subject, self._draws, self._lanes, self._families = subject, draws, lanes, families
         self._jobs, self._seconds, self._keep_going = jobs, seconds, keep_going
         self.together = subject.on_gpu()
         self.flagged: list[Universe] = []
@@ -267,23 +267,23 @@ class Scan:
             universes: list[Universe] = _value(done)
             return universes
         task: Record | Lockstep = done.task
-        seeds = task.seeds if isinstance(task, Record) else [seed for seed, _, _ in task.recorded]
-        return _refused(seeds, f"its process ended ({done.died})")
+        draws = task.draws if isinstance(task, Record) else [draw for draw, _, _ in task.recorded]
+        return _refused(draws, f"its process ended ({done.died})")
 
     def _tasks(self) -> Iterator[Record]:
         size = CHUNK if self.together else self._lanes
-        chunk: list[Seed] = []
-        for number, seed in enumerate(self._seeds):
+        chunk: list[Draw] = []
+        for number, draw in enumerate(self._draws):
             family = number // self._lanes % self._families
             if chunk and (len(chunk) == size or chunk[0].family != family):
                 yield self._task(chunk)
                 chunk = []
-            chunk.append(replace(seed, family=family, runner="v2"))
+            chunk.append(msgspec.structs.replace(draw, family=family, runner="v2"))
         if chunk:
             yield self._task(chunk)
 
-    def _task(self, seeds: list[Seed]) -> Record:
-        return Record(tuple(seeds), self._subject, None if self.together else self._lanes)
+    def _task(self, draws: list[Draw]) -> Record:
+        return Record(tuple(draws), self._subject, None if self.together else self._lanes)
 
 
 def _value(done: Done) -> list:  # type: ignore[type-arg]

@@ -19,14 +19,14 @@ from collections.abc import Iterator
 from typing import Any
 
 from stalerow.simulator.campaign.findings import Tally
-from stalerow.simulator.campaign.trials import Seed
 from stalerow.simulator.campaign.workers import Workers
 from stalerow.simulator.run.subject import Subject
+from stalerow.simulator.schedule.draw import Draw
 from stalerow.simulator.universes.scan import CHUNK, Lockstep, Record, Scan, Universe, do
 
 
-def seeds(count: int) -> Iterator[Seed]:
-    return (Seed(number) for number in range(count))
+def seeds(count: int) -> Iterator[Draw]:
+    return (Draw(number) for number in range(count))
 
 
 def end_to_end(subject: Subject, options: argparse.Namespace) -> float:
@@ -55,10 +55,10 @@ def recorded(subject: Subject, options: argparse.Namespace, lanes: int | None) -
         return made, time.perf_counter() - begin
 
 
-def _family(number: int, options: argparse.Namespace) -> Seed:
+def _family(number: int, options: argparse.Namespace) -> Draw:
     # Chunks do not cross families.
     chunks = max(options.lanes // CHUNK, 1)
-    return Seed(number, runner="v2", family=number // CHUNK // chunks % options.families)
+    return Draw(number, runner="v2", family=number // CHUNK // chunks % options.families)
 
 
 def _value(done: Any) -> list[Any]:
@@ -79,7 +79,7 @@ def in_packs(subject: Subject, recordings: list[Any], lanes: int) -> tuple[list[
 
 def alone(subject: Subject, options: argparse.Namespace) -> float:
     """Seconds of one schedule of the first family by itself, kernels compiled."""
-    schedules = [Seed(number, runner="v2", family=0).schedule() for number in range(options.alone)]
+    schedules = [Draw(number, runner="v2", family=0).schedule() for number in range(options.alone)]
     for schedule in schedules[:2]:
         subject.run(schedule)
     begin = time.perf_counter()
@@ -95,7 +95,7 @@ def measure(name: str, options: argparse.Namespace) -> None:
     spec, _ = recorded(reference, options, options.lanes)
     recordings, recording = recorded(reference, options, None)
     found, first, second = in_packs(subject, recordings, options.lanes)
-    spec.sort(key=lambda universe: universe.seed.number)
+    spec.sort(key=lambda universe: universe.draw.seed)
     equal = sum(a.memory == b.memory for a, b in zip(found, spec, strict=True))
     same = sum(a.flagged == b.flagged for a, b in zip(found, spec, strict=True))
     single, whole, count = alone(subject, options), end_to_end(subject, options), options.schedules

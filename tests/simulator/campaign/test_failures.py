@@ -9,6 +9,7 @@ from stalerow.simulator.campaign import failures
 from stalerow.simulator.campaign.failures import Failure, Origin
 from stalerow.simulator.errors import UsageError
 from stalerow.simulator.run.subject import Subject
+from stalerow.simulator.schedule.draw import Draw
 from stalerow.simulator.schedule.generate import from_seed
 
 SUBJECT = Subject(kernels="reference:batch-row")
@@ -24,7 +25,7 @@ def failure():
         subject=SUBJECT,
         violation=outcome.violations[0],
         digest=outcome.digest,
-        origin=Origin(seed=SEED, command="stalerow replay 7"),
+        origin=Origin(draw=Draw(SEED), command="stalerow replay 7"),
         versions=failures.versions(),
         schedule=schedule,
     )
@@ -53,6 +54,47 @@ def test_saving_twice_leaves_one_file_with_a_telling_name(tmp_path, failure):
     assert [p.name for p in tmp_path.iterdir()] == [first.name]
     assert "reference_batch_row" in first.name
     assert first.name.endswith("-seed7.json")
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"draw": Draw(SEED, pp=4)},
+        {"draw": Draw(SEED, family=0)},
+        {"draw": Draw(SEED, faithful=True)},
+        {"draw": Draw(SEED, runner="v1")},
+        {"draw": Draw(SEED, profile="0.33")},
+        {"digest": "e" * 32},
+    ],
+    ids=str,
+)
+def test_two_findings_of_one_seed_have_a_file_each(tmp_path, failure, other):
+    second = msgspec.structs.replace(failure, origin=msgspec.structs.replace(failure.origin, **other))
+    paths = [failures.save(f, tmp_path) for f in (failure, second, failure, second)]
+    assert len(set(paths)) == 2
+    assert [failures.load(p).failure for p in paths[:2]] == [failure, second]
+
+
+def test_kernels_whose_names_look_alike_in_a_file_name_have_a_file_each(tmp_path, failure):
+    names = ("/k/a-b.py", "/k/a/b.py", "/k/a_b.py")
+    alike = [msgspec.structs.replace(failure, subject=Subject(kernels=name)) for name in names]
+    paths = [failures.save(f, tmp_path) for f in alike]
+    assert [failures.load(p).failure for p in paths] == alike
+
+
+def test_shrinking_overwrites_the_same_findings_file(tmp_path, failure):
+    origin = msgspec.structs.replace(failure.origin, digest=failure.digest)
+    unshrunk = msgspec.structs.replace(failure, origin=origin)
+    small = msgspec.structs.replace(unshrunk, digest="d" * 32, shrunk=True)
+    assert failures.save(unshrunk, tmp_path) == failures.save(small, tmp_path)
+    assert failures.load(failures.saved(tmp_path)[0]).failure == small
+
+
+def test_a_file_of_format_1_is_read_without_a_word(tmp_path, data, failure):
+    data["failure_format"] = data["schedule"]["format"] = 1
+    data["schedule"] |= {"seed": data["schedule"].pop("draw")["seed"]}
+    data["origin"] |= {"seed": data["origin"].pop("draw")["seed"]}
+    assert failures.load(rewrite(tmp_path, data)) == failures.Loaded(tmp_path / "old.json", failure, ())
 
 
 def test_half_written_files_of_dead_processes_are_swept(tmp_path, failure):

@@ -15,6 +15,7 @@ from stalerow.simulator.campaign.fuzz import Campaign, Options
 from stalerow.simulator.commands.fuzz import duration, shard
 from stalerow.simulator.errors import UsageError
 from stalerow.simulator.run.subject import Subject
+from stalerow.simulator.schedule.draw import Draw
 
 BATCH_ROW = Subject(kernels="reference:batch-row")
 REQ_IDX = Subject(kernels="reference:req-idx")
@@ -80,8 +81,10 @@ def test_a_clean_campaign_counts_marks(tmp_path):
 
 
 def test_shards_divide_the_seeds_between_them():
-    whole = [s.number for s in Options(subject=REQ_IDX, start=5, runs=20).seeds()]
-    parts = [[s.number for s in Options(subject=REQ_IDX, start=5, runs=20, shard=(i, 3)).seeds()] for i in (1, 2, 3)]
+    whole = [d.seed for d in Options(subject=REQ_IDX, draw=Draw(5), runs=20).draws()]
+    parts = [
+        [d.seed for d in Options(subject=REQ_IDX, draw=Draw(5), runs=20, shard=(i, 3)).draws()] for i in (1, 2, 3)
+    ]
     assert whole == list(range(5, 25))
     assert sorted(seed for part in parts for seed in part) == whole
     assert all(part == sorted(part) for part in parts)
@@ -95,7 +98,7 @@ def test_a_seed_that_kills_its_worker_is_a_finding(tmp_path, doubles, name, how)
     assert how in finding.failure.note
     assert tally.schedules == 12
     assert tally.kinds["crash"] > 1
-    assert failures.load(finding.path).failure.schedule.seed == finding.failure.origin.seed
+    assert failures.load(finding.path).failure.schedule.draw == finding.failure.origin.draw
 
 
 def test_kernels_that_read_the_clock_are_a_determinism_breach(tmp_path, doubles):

@@ -27,7 +27,7 @@ def test_a_seed_shrinks_to_two_requests_in_canonical_order():
     assert first(small) == wanted
     assert len(schedule.requests) > 2
     assert (len(small.requests), small.pipeline.pp, small.order.deviations, small.aborts) == (2, 2, 0, ())
-    assert small.seed is None
+    assert small.draw is None
 
 
 def test_shrinking_is_repeatable():
@@ -41,7 +41,7 @@ def test_a_forced_pipeline_size_is_shrunk_too():
     seed = next(s for s in range(40) if SUBJECT.run(from_seed(s, pp=4, runner="v2")).violations)
     schedule = from_seed(seed, pp=4, runner="v2")
     wanted = first(schedule)
-    small = shrink(SUBJECT, schedule, wanted, pp=4, runner="v2", budget=300).schedule
+    small = shrink(SUBJECT, schedule, wanted, budget=300).schedule
     assert first(small) == wanted
     assert small.pipeline.pp == 2
 

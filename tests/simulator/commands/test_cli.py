@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from stalerow.simulator.commands.cli import COMMANDS, main
+from stalerow.simulator.schedule.file import to_json
 from stalerow.simulator.schedule.generate import from_seed
-from stalerow.simulator.schedule.values import to_json
 
 
 def test_help_lists_every_command_and_imports_neither_torch_nor_triton_nor_numpy() -> None:

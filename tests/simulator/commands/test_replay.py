@@ -6,9 +6,10 @@ import pytest
 
 from stalerow.simulator.campaign import failures, findings
 from stalerow.simulator.campaign.shrink import signature
-from stalerow.simulator.campaign.trials import Reduction, Seed, Trial
+from stalerow.simulator.campaign.trials import Reduction, Trial
 from stalerow.simulator.commands.cli import main
 from stalerow.simulator.run.subject import Subject
+from stalerow.simulator.schedule.draw import Draw
 from stalerow.simulator.schedule.generate import from_seed
 
 BATCH_ROW = Subject(kernels="reference:batch-row")
@@ -16,7 +17,7 @@ BATCH_ROW = Subject(kernels="reference:batch-row")
 
 @pytest.fixture(scope="module")
 def failure():
-    seen = Trial(Seed(7), BATCH_ROW).do()
+    seen = Trial(Draw(7), BATCH_ROW).do()
     return findings.shrunk(seen, BATCH_ROW, Reduction(seen, BATCH_ROW, BATCH_ROW).do())
 
 

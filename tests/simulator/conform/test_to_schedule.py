@@ -13,7 +13,7 @@ from stalerow.simulator.conform.to_schedule import TraceCheck, read_trace, to_sc
 from stalerow.simulator.conform.trace import Trace
 from stalerow.simulator.errors import UsageError
 from stalerow.simulator.run.outcome import run
-from stalerow.simulator.schedule.values import from_builtins, to_json
+from stalerow.simulator.schedule.file import from_builtins, to_json
 
 TRACES = Path(__file__).parents[2] / "data" / "traces"
 FILES = sorted(TRACES.glob("*.json.gz"))

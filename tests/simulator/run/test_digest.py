@@ -9,8 +9,8 @@ import pytest
 
 from stalerow.kernels.sets import kernel_set
 from stalerow.simulator.run.outcome import run
+from stalerow.simulator.schedule.file import load, to_json
 from stalerow.simulator.schedule.generate import from_seed
-from stalerow.simulator.schedule.values import load, to_json
 
 PROGRAM = """
 from stalerow.kernels.sets import kernel_set

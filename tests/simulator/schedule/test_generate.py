@@ -8,8 +8,8 @@ import pytest
 
 from stalerow.simulator.schedule.choosers.recorded import RecordedChooser
 from stalerow.simulator.schedule.choosers.seeded import SeededChooser
+from stalerow.simulator.schedule.file import to_json
 from stalerow.simulator.schedule.generate import from_seed, generate
-from stalerow.simulator.schedule.values import to_json
 
 
 def test_seeded_picks_do_not_change_between_releases() -> None:
@@ -51,7 +51,7 @@ def test_the_simplest_choices_make_the_simplest_schedule() -> None:
 def test_another_process_with_another_hash_seed_makes_the_same_bytes() -> None:
     program = (
         "from stalerow.simulator.schedule.generate import from_seed\n"
-        "from stalerow.simulator.schedule.values import to_json\n"
+        "from stalerow.simulator.schedule.file import to_json\n"
         "import hashlib\nprint(hashlib.sha256(b''.join(to_json(from_seed(s)) for s in range(20))).hexdigest())"
     )
     seen = {

@@ -7,8 +7,10 @@ import msgspec
 import pytest
 
 from stalerow.simulator.errors import UsageError
+from stalerow.simulator.files import write_beside
+from stalerow.simulator.schedule.file import load, to_json
 from stalerow.simulator.schedule.generate import from_seed
-from stalerow.simulator.schedule.values import Schedule, load, to_json, validate, write_beside
+from stalerow.simulator.schedule.values import Schedule, validate
 
 
 def changed(schedule: Schedule, **fields: object) -> Schedule:
@@ -24,7 +26,7 @@ def test_round_trip_through_its_file(seed: int, tmp_path: Path) -> None:
 
 
 def test_toml_reads_the_same(tmp_path: Path) -> None:
-    schedule = changed(from_seed(3), seed=None)
+    schedule = changed(from_seed(3), draw=None)
     builtins = msgspec.to_builtins(schedule)
     kept = {k: v for k, v in builtins.items() if v is not None}
     kept["limits"] = {k: v for k, v in builtins["limits"].items() if v is not None}
@@ -68,7 +70,7 @@ def _edit(tmp_path: Path, edit) -> Path:
 @pytest.mark.parametrize(
     ("edit", "names"),
     [
-        (lambda d: d.update(format=99), ["99", "format 1"]),
+        (lambda d: d.update(format=99), ["99", "formats 1 to 2"]),
         (lambda d: d["pipeline"].update(pp=0), ["pipeline.pp", "0"]),
         (lambda d: d["pipeline"].update(profile="9.9"), ["9.9", "0.32"]),
         (lambda d: d["pipeline"].update(color="red"), ["color"]),
@@ -97,7 +99,7 @@ def test_a_file_that_is_not_there_or_not_json_is_refused(tmp_path: Path) -> None
     with pytest.raises(UsageError, match="cannot be read"):
         load(tmp_path / "missing.json")
     (tmp_path / "x.json").write_text("{")
-    with pytest.raises(UsageError, match="not valid json"):
+    with pytest.raises(UsageError, match="not valid JSON"):
         load(tmp_path / "x.json")
 
 

@@ -8,6 +8,7 @@ from hypothesis import find, given, settings
 
 from stalerow.kernels.sets import kernel_set
 from stalerow.simulator.run.subject import Subject
+from stalerow.simulator.schedule.draw import Draw
 from stalerow.simulator.schedule.generate import from_seed
 from stalerow.simulator.schedule.strategies import load_profile, schedules
 from stalerow.simulator.schedule.values import validate
@@ -54,7 +55,7 @@ def test_the_message_is_the_drawing(kernels):
     assert "cross-request copy: postprocess on rank 0, kernels reference:batch-row" in message
     assert "deferred postprocess of step" in message
     assert "again: stalerow replay 7 --kernels reference:batch-row" in message
-    assert caught.value.schedule.seed == 7
+    assert caught.value.schedule.draw == Draw(7)
 
 
 def test_different_failures_are_different_types():

@@ -10,12 +10,12 @@ import pytest
 from stalerow.simulator.campaign import failures
 from stalerow.simulator.campaign.findings import Finding, Tally
 from stalerow.simulator.campaign.fuzz import Campaign, Options
-from stalerow.simulator.campaign.trials import Seed
 from stalerow.simulator.commands import cli
 from stalerow.simulator.errors import UsageError
 from stalerow.simulator.oracle.ledger import Ledger
 from stalerow.simulator.run.outcome import run
 from stalerow.simulator.run.subject import Subject
+from stalerow.simulator.schedule.draw import Draw
 from stalerow.simulator.universes.scan import Record, Scan, Universe
 
 BATCH_ROW = Subject(kernels="reference:batch-row")
@@ -40,7 +40,7 @@ def scanned(
     subject: Subject, count: int, lanes: int, jobs: int, families: int = 2, together: bool = False
 ) -> tuple[list[Universe], Tally]:
     tally = Tally()
-    scan = Scan(subject, (Seed(n) for n in range(count)), lanes, families, jobs, keep_going=True)
+    scan = Scan(subject, (Draw(n) for n in range(count)), lanes, families, jobs, keep_going=True)
     scan.together = together
     return scan.run(tally, lambda: None), tally
 
@@ -58,11 +58,11 @@ def test_exactly_the_violating_schedules_are_flagged_whatever_the_number_of_jobs
     assert (executed_by_one, others.marks) == (flagged, tally.marks)
     expected = []
     for number in range(40):
-        seed = Seed(number, runner="v2", family=number // 10 % 2)
+        seed = Draw(number, runner="v2", family=number // 10 % 2)
         outcome = run(seed.schedule(), BATCH_ROW.load())
         if outcome.violations:
             expected.append((seed, outcome.memory))
-    assert [(universe.seed, universe.memory) for universe in flagged] == expected
+    assert [(universe.draw, universe.memory) for universe in flagged] == expected
     assert 0 < len(expected) < 40
     assert tally.schedules == 40 - len(expected)
 
@@ -111,7 +111,7 @@ def test_an_error_in_the_kernels_is_told_with_its_seed(tmp_path: Path, doubles: 
 
 def test_what_needs_no_kernel_to_show_is_flagged_too(monkeypatch: pytest.MonkeyPatch) -> None:
     """The copy is made as meant, by way of a block that its request does not own."""
-    seeds = tuple(Seed(number, runner="v2", family=1) for number in range(3))
+    seeds = tuple(Draw(number, runner="v2", family=1) for number in range(3))
     assert not any(universe.flagged for universe in Record(seeds, REQ_IDX, 3).do())
     monkeypatch.setattr(Ledger, "owns", lambda *_: False)
     found = Record(seeds, REQ_IDX, 3).do()
@@ -120,7 +120,7 @@ def test_what_needs_no_kernel_to_show_is_flagged_too(monkeypatch: pytest.MonkeyP
 
 
 def test_a_pack_that_says_otherwise_than_a_run_alone_is_a_breach() -> None:
-    clean, flagged = Universe(Seed(1), "aa"), Universe(Seed(1), "aa", "reads of the forward, step 3, rank 0")
+    clean, flagged = Universe(Draw(1), "aa"), Universe(Draw(1), "aa", "reads of the forward, step 3, rank 0")
     assert clean.differs("aa", False, True) == ""
     assert clean.differs("bb", False, False) == "memory aa in a pack, but bb alone"
     assert flagged.differs("aa", False, True) == "reads of the forward, step 3, rank 0 in a pack, but clean alone"

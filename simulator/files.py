@@ -1,0 +1,82 @@
+"""Data files: read with one line for whatever may be wrong with them, written beside and renamed.
+
+In: a path. Out: what JSON or TOML says, as Python's own values, or a `UsageError` naming the file, the fault and the
+remedy. Nothing here knows what the data means.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import tomllib
+from pathlib import Path
+from typing import Any
+
+from stalerow.simulator.errors import UsageError
+
+LARGEST = 64 << 20
+"""Bytes of the largest data file that is read: recorded runs unpacked are a tenth of it."""
+
+
+def read_data(path: str | os.PathLike[str], wanted: str) -> Any:
+    """What a .json or .toml file says (JSON unless its name ends in .toml, in any case); `wanted` names it in errors.
+
+    A byte order mark is skipped. A key given twice is refused, since one of the two values would silently go.
+    """
+    path = Path(path)
+    try:
+        size = path.stat().st_size
+        if size > LARGEST:
+            raise UsageError(f"{path}: {size:,} bytes, more than the {LARGEST:,} that are read: give {wanted}")
+        raw = path.read_bytes()
+    except (OSError, ValueError) as error:
+        why = error.strerror if isinstance(error, OSError) else error
+        raise UsageError(f"{path}: cannot be read ({why}): give {wanted}") from None
+    return parse_data(raw, str(path), toml=path.suffix.lower() == ".toml")
+
+
+def parse_data(raw: bytes, source: str, toml: bool = False) -> Any:
+    """What the bytes of a JSON (or TOML) file say; `source` names it in errors."""
+    try:
+        text = raw.decode("utf-8-sig")
+        return tomllib.loads(text) if toml else json.loads(text, object_pairs_hook=_object, parse_constant=_constant)
+    except RecursionError:
+        raise UsageError(f"{source}: nested too deeply to be read: no file of stalerow is") from None
+    except UnicodeDecodeError as error:
+        raise UsageError(f"{source}: not UTF-8 text (byte {error.start}): save it as UTF-8") from None
+    except ValueError as error:  # also of integers with thousands of digits
+        kind = "TOML" if toml else "JSON"
+        raise UsageError(f"{source}: not valid {kind}: {one_line(error)}") from None
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    made = dict(pairs)
+    if len(made) < len(pairs):
+        keys = [key for key, _ in pairs]
+        twice = next(key for key in keys if keys.count(key) > 1)
+        raise ValueError(f"key {twice!r} is given twice in one object: leave one of them out")
+    return made
+
+
+def _constant(name: str) -> Any:
+    raise ValueError(f"{name} is not a JSON number")
+
+
+def write_beside(path: str | os.PathLike[str], data: bytes) -> None:
+    """Write a file so that a crash leaves the old one or the new one, never a broken one."""
+    path = Path(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        with open(temporary, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def one_line(error: object) -> str:
+    """An error's message without its line breaks."""
+    return " ".join(str(error).split())
