@@ -48,7 +48,8 @@ def test_a_recorded_run_shows_what_batch_row_kernels_do(stalerow):
     ("arguments", "words"),
     [
         ((), "nothing to run: give a seed, a schedule file, or --from-trace TRACE"),
-        (("3", "--from-trace", PREEMPT), "leave SEED|FILE, --pp, --runner and --family out"),
+        (("3", "--from-trace", PREEMPT), "requests itself: leave 3 out"),
+        (("--from-trace", PREEMPT, "--pp", "2", "--no-only-faithful"), "--pp, --only-faithful: for seeds only"),
         (("--from-trace", "none"), "none: cannot be read"),
         (("3", "--engine", "vllm"), "--engine vllm needs --python PATH"),
         (("3", "--engine", "vllm", "--python", "/no/python"), "/no/python: expected a Python interpreter"),
