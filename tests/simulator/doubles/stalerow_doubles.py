@@ -17,14 +17,14 @@ class ClockAlign(ReferenceAlign):
 
 
 class DyingAlign(ReferenceAlign):
-    """Ends the process at the first postprocess of three rows or more."""
+    """Ends the process at the first postprocess of two rows or more."""
 
     def __init__(self, row_is_slot, die):
         super().__init__(row_is_slot)
         self._die = die
 
     def postprocess(self, slots, binding, idx_mapping, num_rows, block_size, counts=None):
-        if num_rows >= 3:
+        if num_rows >= 2:
             self._die()
         super().postprocess(slots, binding, idx_mapping, num_rows, block_size, counts)
 
