@@ -87,7 +87,9 @@ class RankJudge(Watch):
             self.report(violation)
         before = self.shadow.copy()
         arriving = np.array(host(rank.arriving))
-        self._shadow.forward(self.ledger, rows, rank.hash_table(batch), arriving)
+        self._shadow.forward(
+            self.ledger, rows, self.planner.hash_table(batch.step, batch.rows, rank.span + 1), arriving
+        )
         actual = self.pages()
         damage = np.array(host(rank.damage))[: batch.num_rows]
         for violation in reads.wrong_reads(self, operation, rows, damage, before):

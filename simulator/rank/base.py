@@ -35,7 +35,7 @@ from stalerow.simulator.rank.policy import RankPolicy
 from stalerow.simulator.rank.staging import StagingPool
 from stalerow.simulator.rank.wires import SampledOutput, Wires
 from stalerow.simulator.schedule.values import Schedule
-from stalerow.simulator.truth.plan import Planner
+from stalerow.simulator.truth.model import Model
 
 LOOKAHEAD_COLUMNS = 4
 PADDED_ROW_BYTE = 0xD5
@@ -56,11 +56,11 @@ class Rank:
         schedule: Schedule,
         kernels: KernelSet,
         wires: Wires,
-        planner: Planner,
+        model: Model,
         policy: RankPolicy,
     ) -> None:
         self.index, self.schedule, self.kernels = index, schedule, kernels
-        self.wires, self.planner, self.policy = wires, planner, policy
+        self.wires, self.model, self.policy = wires, model, policy
         self.pipeline, self.limits, self.layout = schedule.pipeline, schedule.limits, schedule.layout
         self.is_last = index == self.pipeline.pp - 1
         self.ops, self.align, self.backend = kernels.ops, kernels.align, kernels.backend
@@ -213,7 +213,7 @@ class Rank:
                 seq_lens=self.seq_lens,
                 state_indices=self.state_indices,
                 is_spec=is_spec,
-                hashes=self.device(self.hash_table(batch), "int64"),
+                hashes=self.device(self.model.hash_table(step, batch.rows, self.span + 1), "int64"),
                 activation_in=arriving,
                 num_rows=num_rows,
             )
@@ -233,22 +233,17 @@ class Rank:
             named = self.state_indices[:, num_rows:num_padded, 0].reshape(-1)
             self.ops.fill_blocks(self.pool, named - (named == 0) * 1, len(named), PADDED_ROW_BYTE)
 
-    def hash_table(self, batch: Batch) -> np.ndarray:
-        """Prefix hashes of every row, int64 [rows, longest]; the model's input, in effect."""
-        return self.planner.hash_table(batch.step, batch.requests, self.span + 1)
-
     def sampler_output(self, batch: Batch) -> SampledOutput:
-        """What the last rank samples: the schedule decides how many drafts are accepted."""
-        plan = self.planner.plans[batch.step]
-        rows = [plan.rows[r] for r in batch.requests]
-        width = self.pipeline.drafts + 1
-        sampled = [plan.sampled[request] for request in batch.requests]
-        tokens = [ids + [0] * (width - len(ids)) for ids in sampled]
+        """What the last rank samples, as the model says."""
+        made = self.model.sample(batch.step, batch.rows, lambda: self.backend.to_host(self.leaving)[: batch.num_rows])
+        tokens = np.zeros((batch.num_rows, self.pipeline.drafts + 1), dtype=np.int64)
+        for row, ids in zip(tokens, made.tokens):
+            row[: len(ids)] = ids
         return SampledOutput(
             batch.requests,
-            self.device(np.array(tokens, dtype=np.int64), "int64"),
-            self.device([r.num_sampled for r in rows], "int32"),
-            self.device([r.num_rejected for r in rows], "int32"),
+            self.device(tokens, "int64"),
+            self.device(made.num_sampled, "int32"),
+            self.device(made.num_rejected, "int32"),
         )
 
     def slot_values(self, request: str) -> Mapping[str, int] | None:

@@ -189,12 +189,10 @@ class RankV1(Rank):
             if ids
         ]
         self.push_table_writes(number, writes)
-        stream = self.planner.streams
-        plan = self.planner.plans[number]
-        lengths = []
+        tokens_of = []
         for request, row in zip(batch.requests, batch.rows):
-            made = plan.rows[request]
-            lengths.append(max(made.start + row.num_tokens - row.num_drafts, len(self.known[request].tokens)))
+            made, prompt = self.model.known_tokens(number, row), self.known[request].tokens
+            tokens_of.append(made if len(made) > len(prompt) else prompt)
 
         def run() -> None:
             host = self.backend.to_host
@@ -205,9 +203,8 @@ class RankV1(Rank):
                 self.backend.write(array, full)
             tokens, total = np.array(host(self.slots.token_ids)), np.array(host(self.slots.total_len))
             last = np.array(host(self.slots.last_token))
-            for i, (request, length) in enumerate(zip(batch.requests, lengths)):
-                ids = stream[request].slice(0, length)
-                tokens[i, :length], total[i], last[i] = ids, length, ids[-1]
+            for i, ids in enumerate(tokens_of):
+                tokens[i, : len(ids)], total[i], last[i] = ids, len(ids), ids[-1]
             self.backend.write(self.slots.token_ids, tokens)
             self.backend.write(self.slots.total_len, total)
             self.backend.write(self.slots.last_token, last)

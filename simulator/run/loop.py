@@ -6,14 +6,13 @@ them can act, the order chooser picks; the canonical order lets work that is und
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
 from stalerow.kernels.base.memory import OutOfBounds
 from stalerow.kernels.sets import KernelSet
 from stalerow.simulator.engine.config import EngineConfig, GroupConfig
-from stalerow.simulator.engine.core import EngineCore
+from stalerow.simulator.engine.core import Delivered, EngineCore
 from stalerow.simulator.engine.interface import Engine
 from stalerow.simulator.engine.policies import Policies
 from stalerow.simulator.engine.step import Step
@@ -28,6 +27,7 @@ from stalerow.simulator.rank.policy import RankPolicy
 from stalerow.simulator.rank.v1 import RankV1
 from stalerow.simulator.rank.v2 import RankV2
 from stalerow.simulator.rank.wires import Wires
+from stalerow.simulator.run.engine_loop import EngineLoop
 from stalerow.simulator.run.events import event
 from stalerow.simulator.schedule.choosers import OrderChooser
 from stalerow.simulator.schedule.values import Schedule
@@ -36,21 +36,6 @@ from stalerow.simulator.truth.plan import Planner
 Observer = Callable[["Simulation", str, "Operation | Step | None"], None]
 EngineFactory = Callable[[EngineConfig], Engine]
 WatchFactory = Callable[[Rank, Planner, Marks, list[Violation]], Watch]
-
-
-@dataclass(slots=True)
-class EngineLoop:
-    """The engine core's busy loop: schedule while there is room, else wait for the oldest step (vLLM 0.32).
-
-    An iteration adds arrivals, schedules once if there is anything to schedule, and ends there if the FIFO still has
-    room and work; otherwise it waits for the oldest step's output, which makes that step `awaited`, and processes it.
-    """
-
-    core: Engine
-    iteration: int = 0
-    steps: int = 0
-    stopped: str = ""
-    awaited: Step | None = None
 
 
 class Simulation:
@@ -66,6 +51,7 @@ class Simulation:
         observer: Observer | None = None,
         engine: EngineFactory | None = None,
         watch: WatchFactory = RankJudge,
+        planner: type[Planner] = Planner,
     ) -> None:
         self.schedule, self.kernels, self.order, self.observer = schedule, kernels, order, observer
         self.marks, self.found = Marks(), list[Violation]()
@@ -73,11 +59,11 @@ class Simulation:
         try:
             config = engine_config(schedule)
             core = engine(config) if engine else EngineCore(config, pipeline.profile, policies)
-            self.engine = EngineLoop(core)
+            self.engine = EngineLoop(core, self)
         except ValueError as error:
             raise UsageError(str(error)) from None
         self.resources = Resources(config, self.found)
-        self.planner = Planner(schedule.requests, layout.recurrent_block_size, pipeline.drafts)
+        self.planner = planner(schedule.requests, layout.recurrent_block_size, pipeline.drafts)
         self.wires = Wires()
         rank_class = RankV1 if pipeline.runner == "v1" else RankV2
         self.ranks: list[Rank] = [
@@ -186,48 +172,35 @@ class Simulation:
             return False
         oldest = engine.awaited
         if oldest is None:
-            core = engine.core
-            return bool(core.has_requests or core.inflight or self._next_arrival < len(self._arrivals))
+            return engine.busy or self._next_arrival < len(self._arrivals)
         return oldest.number in (self.wires.outputs if oldest.rows else self._taken_by_last)
 
     def _engine_act(self) -> Step | None:
-        if self.engine.awaited is not None:
-            self._process()
-            return None
-        return self._iterate()
-
-    def _iterate(self) -> Step | None:
-        engine, core = self.engine, self.engine.core
-        engine.iteration += 1
-        if not core.has_requests and not core.inflight:
-            engine.iteration = max(engine.iteration, self._arrivals[self._next_arrival].arrival)
-        while self._next_arrival < len(self._arrivals):
-            request = self._arrivals[self._next_arrival]
-            if request.arrival > engine.iteration:
-                break
-            core.add_request(request.id, self.planner.prompt(request.id), request.max_tokens)
-            self._next_arrival += 1
-        if not core.has_requests:
-            self._await_oldest()
-            return None
-        self._abort("pre_schedule", engine.steps + 1)
-        step = core.schedule()
-        engine.steps += 1
-        self._scheduled(step)
-        if not (core.can_schedule and (step.rows or core.has_requests)):
-            self._await_oldest()
-        if engine.steps >= self.schedule.limits.max_steps:
-            engine.stopped = "step limit"
-        elif core.starved and self._next_arrival >= len(self._arrivals) and not self.schedule.aborts:
-            engine.stopped = "starved"
-            self.resources.starved()
+        engine = self.engine
+        step = engine.act()
+        if step is not None:
+            if engine.steps >= self.schedule.limits.max_steps:
+                engine.stopped = "step limit"
+            elif engine.core.starved and self._next_arrival >= len(self._arrivals) and not self.schedule.aborts:
+                engine.stopped = "starved"
+                self.resources.starved()
         return step
 
-    def _await_oldest(self) -> None:
-        steps = self.engine.core.inflight_steps
-        self.engine.awaited = steps[0] if steps else None
+    def arrive(self, loop: EngineLoop) -> None:
+        """Requests arrive at iterations of the loop, which waits for nobody: an idle engine skips to the next."""
+        if not loop.busy:
+            loop.iteration = max(loop.iteration, self._arrivals[self._next_arrival].arrival)
+        while self._next_arrival < len(self._arrivals):
+            request = self._arrivals[self._next_arrival]
+            if request.arrival > loop.iteration:
+                break
+            loop.core.add_request(request.id, self.planner.prompt(request.id), request.max_tokens)
+            self._next_arrival += 1
 
-    def _scheduled(self, step: Step) -> None:
+    def before_schedule(self, loop: EngineLoop) -> None:
+        self._abort("pre_schedule", loop.steps + 1)
+
+    def scheduled(self, loop: EngineLoop, step: Step) -> None:
         plan = self.planner.plan(step)
         self.resources.scheduled(step)
         self._last_step = step
@@ -248,13 +221,15 @@ class Simulation:
             crossed = row.boundary is not None and row.boundary.moves
             marks.add("boundary crossed by accepted drafts", crossed)
 
-    def _process(self) -> None:
-        core = self.engine.core
-        self._abort("pre_update", self.engine.steps)
-        oldest = self.planner.plans[core.inflight[0]]
-        core.process(oldest.sampled)
-        self.resources.processed(oldest.step, {name: len(ids) for name, ids in oldest.sampled.items()})
-        self.engine.awaited = None
+    def before_process(self, loop: EngineLoop, step: Step) -> None:
+        self._abort("pre_update", loop.steps)
+
+    def sampled(self, step: Step) -> Mapping[str, Sequence[int]]:
+        return self.planner.plans[step.number].sampled
+
+    def delivered(self, loop: EngineLoop, step: Step, delivered: Delivered) -> None:
+        counts = {name: len(ids) for name, ids in self.planner.plans[step.number].sampled.items()}
+        self.resources.processed(step, counts)
 
     def _abort(self, phase: str, step: int) -> None:
         ids = [a.request for a in self.schedule.aborts if a.step == step and a.phase == phase]

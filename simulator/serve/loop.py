@@ -7,24 +7,25 @@ times are integer microseconds. `report` reads what is left in it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from stalerow.kernels.base.memory import OutOfBounds
 from stalerow.kernels.sets import KernelSet
-from stalerow.simulator.engine.core import EngineCore
+from stalerow.simulator.engine.core import Delivered, EngineCore
 from stalerow.simulator.engine.step import Step
 from stalerow.simulator.errors import InternalError, UsageError
 from stalerow.simulator.rank.operations import Forward, Operation, Postprocess, PostUpdate, Precopy, Sample
 from stalerow.simulator.rank.policy import RankPolicy
+from stalerow.simulator.rank.v2 import RankV2
 from stalerow.simulator.rank.wires import Wires
+from stalerow.simulator.run.engine_loop import EngineLoop
 from stalerow.simulator.run.loop import engine_config
 from stalerow.simulator.schedule.choosers.latency import EarliestFirst
 from stalerow.simulator.serve.acceptance import Acceptance
 from stalerow.simulator.serve.client import Client
 from stalerow.simulator.serve.costs import Costs
 from stalerow.simulator.serve.model import ClosedLoop
-from stalerow.simulator.serve.rank import ServeRank
 from stalerow.simulator.serve.settings import ServeOptions
 from stalerow.simulator.serve.workload import ServeRequest, longest
 
@@ -57,6 +58,13 @@ class Times:
     outputs: dict[int, int] = field(default_factory=dict)
 
 
+class NoPoison:
+    """Recurrent blocks keep their old owner's bytes when they change hands, as they do in an engine."""
+
+    def poison(self, step: Step) -> list[int]:
+        return []
+
+
 class Serving:
     """Runs one workload once. `died` says what killed the engine, if anything did."""
 
@@ -75,6 +83,7 @@ class Serving:
         self.pp = options.pipeline_parallel_size
         try:
             self.core = EngineCore(engine_config(schedule), options.profile)
+            self.engine = EngineLoop(self.core, self)
         except ValueError as error:
             raise UsageError(str(error)) from None
         self.layout = schedule.layout
@@ -82,16 +91,16 @@ class Serving:
         self.client = Client(requests, max_concurrency, costs.client)
         self.wires = Wires()
         self.ranks = [
-            ServeRank(i, schedule, kernels, self.wires, None, RankPolicy(schedule), model=self.model)
-            for i in range(self.pp)
+            RankV2(i, schedule, kernels, self.wires, self.model, RankPolicy(schedule)) for i in range(self.pp)
         ]
+        for rank in self.ranks:
+            rank.harness = NoPoison()
         self.times = Times(hosts=[0] * self.pp, devices=[0] * self.pp)
         self.starts: dict[str, int] = {}
         self.order = EarliestFirst(self.starts)
         self.drafting = Drafting()
-        self.waiting = False
-        self.steps = 0
         self.preemptions = 0
+        self._now = 0
         self.last_step: Step | None = None
         self.died = ""
         self._devices = [f"device{i}" for i in range(self.pp)]
@@ -124,7 +133,7 @@ class Serving:
             starts["engine"] = engine
         return list(starts)
 
-    def _device_start(self, rank: ServeRank) -> int:
+    def _device_start(self, rank: RankV2) -> int:
         operation, times = rank.queue.head(), self.times
         start = max(times.devices[rank.index], times.enqueued[rank.index, operation.step])
         if isinstance(operation, Forward) and rank.index:
@@ -134,10 +143,10 @@ class Serving:
         return start
 
     def _engine_start(self) -> int | None:
-        if self.waiting:
-            available = self.times.outputs.get(self.core.inflight[0])
+        if self.engine.awaited is not None:
+            available = self.times.outputs.get(self.engine.awaited.number)
             return None if available is None else max(self.times.engine, available)
-        if self.core.has_requests or self.core.inflight:
+        if self.engine.busy:
             return self.times.engine
         arrival = self.client.next_arrival
         return None if arrival is None else max(self.times.engine, arrival)
@@ -156,7 +165,7 @@ class Serving:
             others = [self.starts[a] for a in enabled if a != actor]
             self._device_act(self.ranks[int(actor[6:])], min(others, default=None))
 
-    def _host_act(self, rank: ServeRank, now: int) -> None:
+    def _host_act(self, rank: RankV2, now: int) -> None:
         step = rank.inbox[0]
         times = self.times
         done = times.hosts[rank.index] = now + self.costs.host
@@ -165,7 +174,7 @@ class Serving:
         if rank.is_last and not step.rows:
             times.outputs[step.number] = done + self.costs.message
 
-    def _device_act(self, rank: ServeRank, until: int | None) -> None:
+    def _device_act(self, rank: RankV2, until: int | None) -> None:
         """Run the rank's operations in stream order until one concerns others or somebody else can start earlier."""
         start = self.starts[self._devices[rank.index]]
         while True:
@@ -183,7 +192,7 @@ class Serving:
             if until is not None and start > until:
                 return
 
-    def _duration(self, rank: ServeRank, operation: Operation) -> int:
+    def _duration(self, rank: RankV2, operation: Operation) -> int:
         costs = self.costs
         if isinstance(operation, Forward):
             return costs.forward(_num_tokens(operation), self.pp)
@@ -195,7 +204,7 @@ class Serving:
             return costs.copies(self.model.steps[operation.batch_step].num_saves, self.pp)
         return costs.launch
 
-    def _announce(self, rank: ServeRank, operation: Operation, done: int) -> None:
+    def _announce(self, rank: RankV2, operation: Operation, done: int) -> None:
         times, number = self.times, operation.step
         if isinstance(operation, Forward):
             times.activations[rank.index, number] = done + self.costs.activations(_num_tokens(operation))
@@ -204,45 +213,40 @@ class Serving:
             times.outputs[number] = done + self.costs.message
 
     def _engine_act(self, now: int) -> None:
-        if self.waiting:
-            self._process(now)
-        else:
-            self._iterate(now)
+        self._now = now
+        step = self.engine.act()
+        if step is not None:
+            self._check_progress()
+            self._forget(step.number - 2 * (self.pp + 2))
 
-    def _iterate(self, now: int) -> None:
-        core = self.core
-        for request in self.client.arrivals(now):
+    def arrive(self, loop: EngineLoop) -> None:
+        for request in self.client.arrivals(self._now):
             prompt = self.model.progress[request.id].history.tokens
-            core.add_request(request.id, prompt, request.max_tokens, request.stop_token_ids)
-        if not core.has_requests:
-            self.waiting = bool(core.inflight)
-            return
-        step = self.last_step = core.schedule()
-        self.steps += 1
+            self.core.add_request(request.id, prompt, request.max_tokens, request.stop_token_ids)
+
+    def before_schedule(self, loop: EngineLoop) -> None:
+        """Nobody aborts."""
+
+    def scheduled(self, loop: EngineLoop, step: Step) -> None:
+        self.last_step = step
         self.preemptions += len(step.preempted)
-        self.times.engine = now + self.costs.schedule
+        self.times.engine = self._now + self.costs.schedule
         self.times.sent[step.number] = self.times.engine + self.costs.message
         if step.rows:
             self.model.announced[step.number] = step
         for rank in self.ranks:
             rank.inbox.append(step)
-        self.waiting = not (core.can_schedule and (step.rows or core.has_requests))
-        self._check_progress()
-        self._forget(step.number - 2 * (self.pp + 2))
 
-    def _check_progress(self) -> None:
-        if self.core.starved or self.core.schedules_since_delivery > LIVELOCK_STEPS:
-            raise UsageError(
-                f"--num-gpu-blocks {self.options.num_gpu_blocks} cannot hold the requests that run at once: "
-                "raise it, or lower --max-num-seqs"
-            )
+    def before_process(self, loop: EngineLoop, step: Step) -> None:
+        """Nobody aborts."""
 
-    def _process(self, now: int) -> None:
-        step: Step = self.core.inflight_steps[0]
+    def sampled(self, step: Step) -> Mapping[str, Sequence[int]]:
         resolved = self.model.steps.get(step.number)
-        delivered = self.core.process(resolved.sampled if resolved else {})
-        self.waiting = False
-        done = self.times.engine = now + (self.costs.process if step.rows else 0)
+        return resolved.sampled if resolved else {}
+
+    def delivered(self, loop: EngineLoop, step: Step, delivered: Delivered) -> None:
+        sampled = self.sampled(step)
+        done = self.times.engine = self._now + (self.costs.process if step.rows else 0)
         for row in step.rows:
             given = delivered.outputs.get(row.request)
             if given is None:
@@ -250,9 +254,16 @@ class Serving:
             count, reason = given
             self.model.progress[row.request].delivered += count
             self.client.deliver(row.request, count, reason, done)
-            if row.num_drafts and resolved:
+            if row.num_drafts and sampled:
                 self.drafting.steps += 1
-                self.drafting.accepted += len(resolved.sampled[row.request]) - 1
+                self.drafting.accepted += len(sampled[row.request]) - 1
+
+    def _check_progress(self) -> None:
+        if self.core.starved or self.core.schedules_since_delivery > LIVELOCK_STEPS:
+            raise UsageError(
+                f"--num-gpu-blocks {self.options.num_gpu_blocks} cannot hold the requests that run at once: "
+                "raise it, or lower --max-num-seqs"
+            )
 
     def _forget(self, number: int) -> None:
         """Drop what nobody asks for any more."""

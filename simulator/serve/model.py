@@ -3,12 +3,13 @@
 A request's tokens and prefix hashes follow what was really sampled. `resolve` fixes a step's rows when the first rank's
 device reaches its forward; by then every earlier output of the row's request is known. `sample` decides when the last
 rank has run: a row whose activations carry damage has NaN logits, so the sampler emits one constant token and accepts
-no draft; any other row continues the request's own stream. `rank` calls both; `report` reads the requests afterwards.
+no draft; any other row continues the request's own stream. Ranks call both; `report` reads the requests afterwards.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import hashlib
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -18,6 +19,7 @@ from stalerow.simulator.engine.step import NewRequest, ScheduledRow, Step
 from stalerow.simulator.errors import InternalError
 from stalerow.simulator.serve.acceptance import Acceptance
 from stalerow.simulator.serve.workload import STOP_TOKEN, ServeRequest
+from stalerow.simulator.truth.model import Sampled
 from stalerow.simulator.truth.streams import (
     EMPTY_PREFIX,
     FIRST_TOKEN,
@@ -117,7 +119,10 @@ class ResolvedStep:
 
 
 class ClosedLoop:
-    """Every request's progress. `block_size` (tokens) and `num_drafts` are the engine's."""
+    """Every request's progress. `block_size` (tokens) and `num_drafts` are the engine's.
+
+    `digest` covers which rows left the last rank damaged and every token sampled.
+    """
 
     def __init__(
         self, requests: Sequence[ServeRequest], block_size: int, num_drafts: int, acceptance: Acceptance, seed: int
@@ -128,6 +133,7 @@ class ClosedLoop:
         self.announced: dict[int, Step] = {}
         self._block_size, self._num_drafts = block_size, num_drafts
         self._acceptance, self._seed = acceptance, seed
+        self.digest = hashlib.blake2b(digest_size=16)
 
     def resolve(self, number: int, order: Sequence[ScheduledRow]) -> ResolvedStep:
         """The step's rows in batch order, fixed at the first call."""
@@ -195,9 +201,16 @@ class ClosedLoop:
                 line[known + 1 + j] = row.proposal[j][1] if good else junk_hash(last, number, j)
         return table.view(np.int64)
 
-    def sample(self, number: int, damage: HostArray) -> ResolvedStep:
+    def hash_table(self, step: int, rows: tuple[ScheduledRow, ...], width: int) -> HostArray:
+        return self.resolve(step, rows).table
+
+    def known_tokens(self, step: int, row: ScheduledRow) -> list[int]:
+        return self.progress[row.request].history.tokens
+
+    def sample(self, number: int, rows: tuple[ScheduledRow, ...], leaving: Callable[[], HostArray]) -> Sampled:
         """Decide a step's outcome from what left the last rank, int64 [rows] in batch order; 0 is a healthy row."""
-        step = self.steps[number]
+        step, damage = self.resolve(number, rows), leaving()
+        made: list[list[int]] = []
         for row, poisoned in zip(step.rows, (damage != 0).tolist()):
             progress = row.progress
             if poisoned and progress.damaged_at < 0:
@@ -215,7 +228,12 @@ class ClosedLoop:
                 step.num_saves += self._saves(progress.computed, len(tokens), row)
             step.num_sampled.append(len(tokens))
             step.num_rejected.append(rejected)
-        return step
+            made.append(tokens)
+        padded = np.zeros((len(made), self._num_drafts + 1), dtype=np.int64)
+        for line, tokens in zip(padded, made):
+            line[: len(tokens)] = tokens
+        self.digest.update((damage != 0).tobytes() + padded.tobytes())
+        return Sampled(made, step.num_sampled, step.num_rejected)
 
     def _saves(self, end: int, accepted: int, row: Row) -> bool:
         """Whether the output asks for a copy of the state at a block boundary (DOMAIN: postprocess)."""

@@ -114,7 +114,7 @@ def summarise(serving: Serving, max_concurrency: int, seed: int) -> RunResult:
         time_per_output_token=waited / max(after_first, 1) / 1e3,
         inter_token_latency=waited / max(gaps, 1) / 1e3,
         preemptions=serving.preemptions,
-        steps=serving.steps,
+        steps=serving.engine.steps,
         duration_s=end / US,
         died=serving.died,
         outputs=_outputs(serving.model.progress.values()),
@@ -158,7 +158,7 @@ def _digest(serving: Serving, poisoned: Iterable[int]) -> str:
     No memory: where batch-row copies meet in the null block, parallel programs race for bytes that nobody owns.
     """
     digest = hashlib.blake2b(digest_size=16)
-    digest.update(serving.ranks[-1].digest.digest())
+    digest.update(serving.model.digest.digest())
     digest.update(_outputs(serving.model.progress.values()).encode())
     digest.update(f"{sorted(poisoned)} {serving.times.engine} {serving.died}".encode())
     return digest.hexdigest()

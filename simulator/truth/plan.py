@@ -6,15 +6,17 @@ find the same numbers from slots and tables; the oracle compares.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 import msgspec
 import numpy as np
 
-from stalerow.simulator.engine.step import Step
+from stalerow.kernels.base.device import HostArray
+from stalerow.simulator.engine.step import ScheduledRow, Step
 from stalerow.simulator.errors import InternalError
 from stalerow.simulator.schedule.values import Request
+from stalerow.simulator.truth.model import Sampled
 from stalerow.simulator.truth.streams import TokenStream, junk_hash
 
 KEPT_TABLES = 8
@@ -181,20 +183,35 @@ class Planner:
         last = stream.hash_at(good)
         return stream.hashes[: good + 1] + [junk_hash(last, row.step, j) for j in range(row.num_rejected)]
 
-    def hash_table(self, step: int, requests: tuple[str, ...], width: int) -> np.ndarray:
+    def hash_table(self, step: int, rows: tuple[ScheduledRow, ...], width: int) -> HostArray:
         """`hashes` of the rows of a step, as bit patterns: int64 [rows, width], zero past the end. Not to be changed.
 
         Every rank and every judge asks for the same table; the last few are kept.
         """
+        requests = tuple([row.request for row in rows])
         key = step, requests, width
         table = self._tables.get(key)
         if table is None:
-            rows = self.plans[step].rows
+            planned = self.plans[step].rows
             unsigned = np.zeros((len(requests), width), dtype=np.uint64)
             for line, request in zip(unsigned, requests):
-                values = self.hashes(rows[request])
+                values = self.hashes(planned[request])
                 line[: len(values)] = values
             if len(self._tables) == KEPT_TABLES:
                 del self._tables[next(iter(self._tables))]
             table = self._tables[key] = unsigned.view(np.int64)
         return table
+
+    def known_tokens(self, step: int, row: ScheduledRow) -> list[int]:
+        start = self.plans[step].rows[row.request].start
+        return self.streams[row.request].slice(0, start + row.num_tokens - row.num_drafts)
+
+    def sample(self, step: int, rows: tuple[ScheduledRow, ...], leaving: Callable[[], HostArray]) -> Sampled:
+        """The schedule decides how many drafts are accepted, whatever the forwards have read."""
+        plan = self.plans[step]
+        planned = [plan.rows[row.request] for row in rows]
+        return Sampled(
+            [plan.sampled[row.request] for row in rows],
+            [row.num_sampled for row in planned],
+            [row.num_rejected for row in planned],
+        )

@@ -11,9 +11,10 @@ from typing import Any
 
 import numpy as np
 
-from stalerow.kernels.base.device import NumpyBackend
+from stalerow.kernels.base.device import HostArray, NumpyBackend
 from stalerow.kernels.own.lanes import UNCHECKED
 from stalerow.kernels.sets import KernelSet
+from stalerow.simulator.engine.step import ScheduledRow
 from stalerow.simulator.errors import InternalError, UsageError
 from stalerow.simulator.oracle.effect import ColumnCopy
 from stalerow.simulator.oracle.explain.wording import violation
@@ -50,7 +51,8 @@ def record(schedule: Schedule, align: Any) -> Tape:
 
     policy: Callable[[Schedule], RankPolicy] = worker_policy(RankPolicy, align)
     kernels = KernelSet("recorded", align, None, NumpyBackend())  # type: ignore[arg-type]
-    simulation = Simulation(schedule, kernels, chooser(schedule), rank_policy=policy, watch=watch)
+    order = chooser(schedule)
+    simulation = Simulation(schedule, kernels, order, rank_policy=policy, watch=watch, planner=_Hashless)
     simulation.run()
     rank = simulation.ranks[0]
     streams = simulation.planner.streams
@@ -71,6 +73,13 @@ def record(schedule: Schedule, align: Any) -> Tape:
     )
 
 
+class _Hashless(Planner):
+    """Nobody reads hashes while nothing is computed."""
+
+    def hash_table(self, step: int, rows: tuple[ScheduledRow, ...], width: int) -> HostArray:
+        return _NO_HASHES
+
+
 class Recorder(Watch):
     """Notes intentions on the rank's tape instead of judging them."""
 
@@ -84,7 +93,6 @@ class Recorder(Watch):
         self._columns: dict[str, list[int]] = {}
         ops = _Ops(self, numbers)
         rank.ops = rank.align = rank.binder = ops  # type: ignore[assignment]
-        rank.hash_table = lambda batch: _NO_HASHES  # type: ignore[method-assign]
         self._tables = self.tape.tables
 
     def filled(self, operation: Operation, blocks: Sequence[int], byte: int) -> None:

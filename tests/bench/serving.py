@@ -20,10 +20,10 @@ import numpy as np
 from stalerow.kernels.sets import kernel_set
 from stalerow.simulator.commands.cli import main as stalerow
 from stalerow.simulator.rank.operations import Forward, Operation, Postprocess
+from stalerow.simulator.rank.v2 import RankV2
 from stalerow.simulator.serve.acceptance import from_mean
 from stalerow.simulator.serve.costs import Costs
 from stalerow.simulator.serve.loop import Serving
-from stalerow.simulator.serve.rank import ServeRank
 from stalerow.simulator.serve.settings import ServeOptions
 from stalerow.simulator.serve.workload import RandomDataset
 
@@ -86,7 +86,7 @@ class Watched(Serving):
         self.causes: dict[str, str] = {}
         self._known: set[int] = set()
 
-    def _announce(self, rank: ServeRank, operation: Operation, done: int) -> None:
+    def _announce(self, rank: RankV2, operation: Operation, done: int) -> None:
         super()._announce(rank, operation, done)
         if isinstance(operation, Forward):
             step = self.model.steps[operation.step]
@@ -106,7 +106,7 @@ class Watched(Serving):
         known = all((c + (1 << 63)) % (1 << 64) - (1 << 63) in self._known for c in carried)
         return WHOLE if known else FOREIGN
 
-    def _count(self, rank: ServeRank, operation: Postprocess) -> None:
+    def _count(self, rank: RankV2, operation: Postprocess) -> None:
         step, size = self.model.steps[operation.batch_step], self.options.block_size
         for i, (row, count, rejected) in enumerate(zip(step.rows, step.num_sampled, step.num_rejected)):
             end = row.start + row.num_tokens - rejected
