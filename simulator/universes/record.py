@@ -11,10 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from stalerow.kernels.base.device import HostArray, NumpyBackend
+from stalerow.kernels.base.device import NumpyBackend
 from stalerow.kernels.own.lanes import UNCHECKED
 from stalerow.kernels.sets import KernelSet
-from stalerow.simulator.engine.step import ScheduledRow
 from stalerow.simulator.errors import InternalError, UsageError
 from stalerow.simulator.oracle.effect import ColumnCopy
 from stalerow.simulator.oracle.explain.wording import violation
@@ -27,10 +26,8 @@ from stalerow.simulator.rank.released import check_layout, worker_policy
 from stalerow.simulator.run.loop import Simulation
 from stalerow.simulator.run.ordering import chooser
 from stalerow.simulator.schedule.values import Schedule
-from stalerow.simulator.truth.plan import Planner, PlanRow
+from stalerow.simulator.truth.plan import Planner, PlanRow, Unhashed
 from stalerow.simulator.universes.tape import LaneTape, Tape
-
-_NO_HASHES = np.zeros((0, 0), dtype=np.int64)
 
 
 def record(schedule: Schedule, align: Any) -> Tape:
@@ -52,7 +49,7 @@ def record(schedule: Schedule, align: Any) -> Tape:
     policy: Callable[[Schedule], RankPolicy] = worker_policy(RankPolicy, align)
     kernels = KernelSet("recorded", align, None, NumpyBackend())  # type: ignore[arg-type]
     order = chooser(schedule)
-    simulation = Simulation(schedule, kernels, order, rank_policy=policy, watch=watch, planner=_Hashless)
+    simulation = Simulation(schedule, kernels, order, rank_policy=policy, watch=watch, planner=Unhashed)
     simulation.run()
     rank = simulation.ranks[0]
     streams = simulation.planner.streams
@@ -71,13 +68,6 @@ def record(schedule: Schedule, align: Any) -> Tape:
         marks=dict(simulation.marks),
         zero_padding=rank.policy.zero_padding,
     )
-
-
-class _Hashless(Planner):
-    """Nobody reads hashes while nothing is computed."""
-
-    def hash_table(self, step: int, rows: tuple[ScheduledRow, ...], width: int) -> HostArray:
-        return _NO_HASHES
 
 
 class Recorder(Watch):
