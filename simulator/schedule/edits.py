@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from stalerow.kernels.base.layout import GroupSpec, StateSpec
 from stalerow.simulator.errors import UsageError
-from stalerow.simulator.schedule.order import Order
+from stalerow.simulator.schedule.order import Hold, Order
 from stalerow.simulator.schedule.values import Limits, Request, Schedule, actors, validate
 
 T = TypeVar("T")
@@ -78,10 +78,25 @@ def _fewer_deviations(schedule: Schedule) -> Iterator[dict[str, Any]]:
         yield {"order": replace(order, holds=holds)}
     for picks in _without_some(order.picks):
         yield {"order": replace(order, picks=picks)}
+    for holds in _joined(order.holds):
+        yield {"order": replace(order, holds=holds)}
     for i, hold in enumerate(order.holds):
         if hold.decisions > 1:
             shorter = replace(hold, decisions=hold.decisions // 2)
             yield {"order": replace(order, holds=order.holds[:i] + (shorter,) + order.holds[i + 1 :])}
+
+
+def _joined(holds: tuple[Hold, ...]) -> Iterator[tuple[Hold, ...]]:
+    """With all holds of one actor as one, from the first to the end of the last; and with two that follow each other."""
+    for actor in dict.fromkeys(hold.actor for hold in holds):
+        own = [hold for hold in holds if hold.actor == actor]
+        spans = [own] if len(own) > 1 else []
+        spans += [[a, b] for a, b in zip(own, own[1:])] if len(own) > 2 else []
+        for parts in spans:
+            stop = max(hold.at + hold.decisions for hold in parts)
+            one = Hold(at=parts[0].at, actor=actor, decisions=stop - parts[0].at)
+            kept = [one if hold is parts[0] else hold for hold in holds if hold is parts[0] or hold not in parts]
+            yield tuple(kept)
 
 
 def _without_some(deviations: tuple[T, ...]) -> Iterator[tuple[T, ...]]:

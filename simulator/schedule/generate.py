@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Literal, TypeVar
+from typing import Literal, TypeVar, assert_never
 
 import msgspec
 
@@ -25,7 +25,7 @@ from stalerow.simulator.schedule.choosers import Chooser
 from stalerow.simulator.schedule.choosers.family import seeded
 from stalerow.simulator.schedule.draw import Draw, Runner
 from stalerow.simulator.schedule.faithful import as_faithful
-from stalerow.simulator.schedule.order import Hold, Order
+from stalerow.simulator.schedule.order import Hold, Order, PartialOrder, Priorities, Rule, Uniform
 from stalerow.simulator.schedule.values import (
     PROFILES,
     WITH_RUNNER_V1,
@@ -47,6 +47,8 @@ MAX_REQUESTS = 7
 LONG_BLOCKS = (0,) * 76 + (8, 12, 24, 40)
 """Blocks by which a prompt may be longer; few are, since each costs dozens of steps."""
 PHASES: tuple[Literal["pre_schedule", "pre_update"], ...] = ("pre_schedule", "pre_update")
+OrderKind = Literal["planned", "uniform", "pct", "pos"]
+ORDERS: tuple[OrderKind, ...] = ("planned", "planned", "pct", "pos", "pct", "uniform")
 HOLDS = (0, 0, 0, 0, 0, 1, 1, 2, 2, 3, 4, 5, 6, 7, 8)
 
 
@@ -227,12 +229,28 @@ def _layout(draw: _Draw, drafts: int, block_size: int, limits: Limits, requests:
 
 
 def _order(draw: _Draw, pp: int) -> Order:
+    kind = draw.of(ORDERS, "order kind")
+    if kind != "planned":
+        return Order(rule=_rule(draw, kind))
     names = [a for a in actors(pp) if a != "engine"]
     holds: list[Hold] = []
     for i in range(draw.of(HOLDS, "holds")):
         at = holds[-1].at if holds else 0
         holds.append(draw.part(partial(_hold, i=i, at=at, names=names)))
     return Order(holds=tuple(holds))
+
+
+def _rule(draw: _Draw, kind: Literal["uniform", "pct", "pos"]) -> Rule:
+    seed = draw.between(0, (1 << 32) - 1, "order seed")
+    match kind:
+        case "uniform":
+            return Uniform(seed=seed)
+        case "pct":
+            return Priorities(seed=seed, depth=draw.between(1, 5, "pct depth"))
+        case "pos":
+            return PartialOrder(seed=seed)
+        case _:
+            assert_never(kind)
 
 
 def _hold(draw: _Draw, *, i: int, at: int, names: Sequence[str]) -> Hold:

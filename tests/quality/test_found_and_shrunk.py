@@ -11,6 +11,7 @@ import pytest
 
 from stalerow.simulator.campaign.shrink import shrink, signature
 from stalerow.simulator.draw.picture import picture
+from stalerow.simulator.faults import resolve
 from stalerow.simulator.run.subject import Subject
 from stalerow.simulator.schedule.generate import from_seed
 
@@ -62,6 +63,14 @@ def test_a_kind_is_found_soon_and_shrunk_small(row):
     lines = picture(small, row.subject.run, str(row.subject)).splitlines()
     assert len(lines) <= 40
     assert max(map(len, lines)) <= 100
+
+
+@pytest.mark.parametrize("start", range(3))
+def test_plain_fuzzing_finds_a_shallow_staging_pool_within_ten_schedules(start):
+    subject = fault("staging-depth")
+    (shallow,) = resolve(subject.faults).faults
+    runs = (subject.run(from_seed(start * 1_000_003 + i)).violations for i in range(10))
+    assert any(violations and shallow.shows(violations[0]) for violations in runs)
 
 
 def _find(row):

@@ -1,12 +1,14 @@
 """Shrinking keeps the failure and loses everything else."""
 
 import pytest
+from msgspec import UNSET
+from msgspec.structs import replace
 
 from stalerow.simulator.campaign.shrink import shrink, signature
 from stalerow.simulator.run.subject import Subject
 from stalerow.simulator.schedule.edits import edits
 from stalerow.simulator.schedule.generate import from_seed
-from stalerow.simulator.schedule.order import Hold, Order
+from stalerow.simulator.schedule.order import Hold, Order, PartialOrder, Priorities, Uniform
 from stalerow.simulator.schedule.values import Schedule, validate
 
 SUBJECT = Subject(kernels="reference:batch-row")
@@ -62,6 +64,20 @@ def test_a_schedule_without_a_seed_shrinks_by_edits():
     assert first(again) == wanted
     assert len(again.requests) == 2
     assert again.order.deviations == 0
+
+
+@pytest.mark.parametrize("rule", [Uniform(seed=7), Priorities(seed=7, depth=2), PartialOrder(seed=7)], ids=repr)
+def test_what_a_kind_of_order_found_is_kept_as_few_deviations_of_its_own(rule):
+    subject = Subject(kernels="reference:req-idx", faults=("staging-depth",))
+    schedules = (replace(from_seed(seed, pp=2, runner="v2"), order=Order(rule=rule)) for seed in range(20))
+    schedule = next(s for s in schedules if subject.run(s).violations)
+    schedule = replace(schedule, seed=None)
+    wanted = signature(subject.run(schedule).violations[0])
+    small = shrink(subject, schedule, wanted, budget=120).schedule
+    assert small.order.rule is UNSET
+    assert 1 <= small.order.deviations <= 4
+    assert signature(subject.run(small).violations[0]) == wanted
+    assert subject.run(replace(small, order=Order())).clean
 
 
 def _late_request(schedule):
