@@ -8,12 +8,15 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import msgspec
+
 from stalerow.simulator.campaign import failures
 from stalerow.simulator.campaign.failures import Failure, Origin
 from stalerow.simulator.campaign.trials import Reduced, Seen, Trial
 from stalerow.simulator.oracle.violations import MARKS, Violation
 from stalerow.simulator.run.subject import Subject
 from stalerow.simulator.schedule.draw import Draw
+from stalerow.simulator.schedule.values import Schedule
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,8 +79,16 @@ def unshrunk(seen: Seen, subject: Subject, note: str) -> Failure:
         note=note,
         origin=_origin(seen, subject),
         versions=failures.versions(),
-        schedule=seen.draw.schedule(),
+        schedule=_written_down(seen),
     )
+
+
+def _written_down(seen: Seen) -> Schedule:
+    """The schedule with what its kind of order picked, so that it replays whatever that kind will pick in future."""
+    schedule = seen.draw.schedule()
+    if seen.order is None or isinstance(schedule.order.rule, msgspec.UnsetType):
+        return schedule
+    return msgspec.structs.replace(schedule, order=seen.order)
 
 
 def shrunk(seen: Seen, subject: Subject, reduced: Reduced) -> Failure:

@@ -26,7 +26,7 @@ from stalerow.simulator.schedule.choosers.recording import RecordingChooser, Rec
 from stalerow.simulator.schedule.draw import Draw, Runner
 from stalerow.simulator.schedule.edits import edits
 from stalerow.simulator.schedule.file import to_json
-from stalerow.simulator.schedule.generate import HOLDS, PP_SIZES, as_asked, generate, genuine
+from stalerow.simulator.schedule.generate import HOLDS, ORDER_LABELS, PP_SIZES, as_asked, generate, genuine
 from stalerow.simulator.schedule.order import Order
 from stalerow.simulator.schedule.values import Schedule
 
@@ -178,7 +178,7 @@ def _by_hypothesis(candidates: Candidates, draw: Draw) -> Schedule | None:
     from stalerow.simulator.schedule.strategies import schedules
 
     start, pp = _recorded(draw)
-    start = _without_parts(candidates, start, pp, draw.runner)
+    start = _without_parts(candidates, _canonical(candidates, start, pp, draw.runner), pp, draw.runner)
     best: Schedule | None = None
 
     @settings(
@@ -222,6 +222,16 @@ def _recorded(draw: Draw) -> tuple[RecordingChooser, int | None]:
         if generate(as_pick, None, runner) == made:
             return as_pick, None
     return recording, pp
+
+
+def _canonical(
+    candidates: Candidates, start: RecordingChooser, pp: int | None, runner: Runner | None
+) -> RecordingChooser:
+    """In canonical order, if it fails in that too: few failures need an order of their own."""
+    choices = [p.choice for p in start.picks if not p.label.startswith(ORDER_LABELS)]
+    at = next(i for i, p in enumerate(start.picks) if p.label.startswith(ORDER_LABELS))
+    canonical = RecordingChooser(RecordedChooser([*choices[:at], 0, 0, *choices[at:]]))
+    return canonical if candidates.fails(generate(canonical, pp, runner)) else start
 
 
 def _without_parts(

@@ -13,6 +13,7 @@ from stalerow.simulator.draw.picture import picture
 from stalerow.simulator.oracle.violations import Violation
 from stalerow.simulator.run.subject import Subject
 from stalerow.simulator.schedule.draw import Draw
+from stalerow.simulator.schedule.order import Order
 from stalerow.simulator.schedule.values import Schedule
 
 if TYPE_CHECKING:
@@ -26,6 +27,7 @@ class Seen:
     """What one trial showed. `digests` are of as many runs as there were; `bounded`: nothing was out of bounds.
 
     memory: as in `run.Outcome`, of the first run. parting: where runs that should have been equal part.
+    order: that of a failing run, as deviations from the canonical one.
     """
 
     draw: Draw
@@ -37,6 +39,7 @@ class Seen:
     decisions: int
     memory: str = ""
     parting: str = ""
+    order: Order | None = None
 
     @property
     def differs(self) -> bool:
@@ -69,6 +72,7 @@ class Trial:
             decisions=first.decisions,
             memory=first.memory,
             parting=_parting(schedule, self.subject) if differ else "",
+            order=first.order if first.violations else None,
         )
 
 

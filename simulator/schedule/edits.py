@@ -5,6 +5,7 @@ In: a schedule. Out: candidates, each valid and simpler in one respect; `shrink`
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 from typing import Any, TypeVar
 
@@ -87,11 +88,11 @@ def _fewer_deviations(schedule: Schedule) -> Iterator[dict[str, Any]]:
 
 
 def _joined(holds: tuple[Hold, ...]) -> Iterator[tuple[Hold, ...]]:
-    """With all holds of one actor as one, from the first to the end of the last; and with two that follow each other."""
+    """With all holds of one actor as one, from the first to the end of the last; then two neighbours at a time."""
     for actor in dict.fromkeys(hold.actor for hold in holds):
         own = [hold for hold in holds if hold.actor == actor]
         spans = [own] if len(own) > 1 else []
-        spans += [[a, b] for a, b in zip(own, own[1:])] if len(own) > 2 else []
+        spans += [[a, b] for a, b in itertools.pairwise(own)] if len(own) > 2 else []
         for parts in spans:
             stop = max(hold.at + hold.decisions for hold in parts)
             one = Hold(at=parts[0].at, actor=actor, decisions=stop - parts[0].at)

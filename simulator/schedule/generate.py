@@ -47,6 +47,8 @@ MAX_REQUESTS = 7
 LONG_BLOCKS = (0,) * 76 + (8, 12, 24, 40)
 """Blocks by which a prompt may be longer; few are, since each costs dozens of steps."""
 PHASES: tuple[Literal["pre_schedule", "pre_update"], ...] = ("pre_schedule", "pre_update")
+ORDER_LABELS = ("order", "hold", "pct")
+"""How the labels begin under which the order of events is drawn: first its kind, for a planned one then its holds."""
 OrderKind = Literal["planned", "uniform", "pct", "pos"]
 ORDERS: tuple[OrderKind, ...] = ("planned", "planned", "pct", "pos", "pct", "uniform")
 HOLDS = (0, 0, 0, 0, 0, 1, 1, 2, 2, 3, 4, 5, 6, 7, 8)

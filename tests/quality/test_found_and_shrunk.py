@@ -37,7 +37,7 @@ class Row(NamedTuple):
 # and a single request has no other step's table to be found in: between two steps of one decoding request lie P - 1
 # steps without it, which without another request gather nothing.
 ROWS = (
-    Row("cross-request copy", BATCH_ROW, 10, 2, 180),
+    Row("cross-request copy", BATCH_ROW, 10, 2, 250),
     Row("wrong position", BATCH_ROW, 20, 3, 520, pp=3),
     Row("use after free", fault("optimistic-free"), 15, 1, 130),
     Row("stale slot", fault("stale-accept"), 15, 3, 160),

@@ -71,7 +71,7 @@ def test_what_a_kind_of_order_found_is_kept_as_few_deviations_of_its_own(rule):
     subject = Subject(kernels="reference:req-idx", faults=("staging-depth",))
     schedules = (replace(from_seed(seed, pp=2, runner="v2"), order=Order(rule=rule)) for seed in range(20))
     schedule = next(s for s in schedules if subject.run(s).violations)
-    schedule = replace(schedule, seed=None)
+    schedule = replace(schedule, draw=None)
     wanted = signature(subject.run(schedule).violations[0])
     small = shrink(subject, schedule, wanted, budget=120).schedule
     assert small.order.rule is UNSET
