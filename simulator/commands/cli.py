@@ -19,6 +19,7 @@ COMMANDS = {
     "kernels": "say what a kernel set is and what it expects of its caller",
     "conform": "compare the scheduler with recorded or live runs of a released engine",
     "scenarios": "the catalogue of public bugs: list, show, run, add",
+    "explain": "what a kind of violation or a mark means, and what to look at next",
     "serve": "a serving run in closed loop: what a user of the engine would have seen",
 }
 

@@ -7,6 +7,7 @@ import re
 import sys
 from typing import TYPE_CHECKING
 
+from stalerow.simulator.commands import display
 from stalerow.simulator.commands.options import (
     add_device,
     add_draw,
@@ -41,6 +42,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="event by event: Enter goes on, s shows the state, q ends (plain: print all)",
     )
+    display.add_display(parser)
     add_draw(parser)
     add_device(parser)
 
@@ -59,7 +61,12 @@ def execute(args: argparse.Namespace) -> int:
         return 0
     if loaded is not None and loaded.failure.violation is None:
         return _replay_without_violation(subject, schedule, loaded, out)
-    return _replay(subject, schedule, loaded, out, _remembered(args, subject))
+    recorder = display.recorder(args, schedule)
+    outcome = subject.run(schedule, recorder)
+    code = _replay(subject, schedule, loaded, out, _remembered(args, subject), outcome)
+    if recorder is not None:
+        display.write(args, recorder.record(outcome, str(subject)), out)
+    return code
 
 
 def _loaded(args: argparse.Namespace, out: Console) -> Loaded | None:
@@ -104,14 +111,18 @@ def _remembered(args: argparse.Namespace, subject: Subject) -> Origin | None:
 
 
 def _replay(
-    subject: Subject, schedule: Schedule, loaded: Loaded | None, out: Console, remembered: Origin | None
+    subject: Subject,
+    schedule: Schedule,
+    loaded: Loaded | None,
+    out: Console,
+    remembered: Origin | None,
+    outcome: Outcome,
 ) -> int:
     from stalerow.simulator.draw.picture import picture
 
     def say(text: str) -> None:
         out.print(text, markup=False, soft_wrap=True)
 
-    outcome = subject.run(schedule)
     if outcome.violations:
         say(picture(schedule, subject.run, str(subject)))
     for violation in outcome.violations:

@@ -6,6 +6,7 @@ import argparse
 from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
+from stalerow.simulator.commands import display
 from stalerow.simulator.commands.options import (
     add_device,
     add_draw,
@@ -32,6 +33,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--kernels", default="req-idx", metavar="SET", help="kernel set (default: %(default)s)")
     parser.add_argument("--save", metavar="FILE", default=None, help="write the schedule to FILE (.json)")
     parser.add_argument("--quiet", action="store_true", help="print the result only")
+    display.add_display(parser)
     add_draw(parser)
     add_fault(parser)
     add_engine(parser)
@@ -52,7 +54,8 @@ def execute(args: argparse.Namespace) -> int:
     kernels = subject.load()
     faults = resolve(args.fault)
     out = console()
-    observer: Any = None if args.quiet else EventPrinter(out)
+    recorder = display.recorder(args, schedule)
+    observer: Any = display.Together(None if args.quiet else EventPrinter(out), recorder)
     if check is not None:
         check.inner, observer = observer, check
     with released_engines(args.python) if args.engine == "vllm" else nullcontext() as engines:
@@ -64,6 +67,8 @@ def execute(args: argparse.Namespace) -> int:
         if engines is not None:
             out.print(f"steps by the scheduler of vLLM {engines.version}", markup=False)
     _print(out, outcome, schedule, subject, draw=engines is None)
+    if recorder is not None:
+        display.write(args, recorder.record(outcome, str(subject)), out)
     agrees = check is None or _print_check(out, check, args.from_trace)
     return 1 if outcome.violations or not agrees else 0
 

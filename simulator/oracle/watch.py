@@ -57,7 +57,7 @@ class Watch:
         self.ledger = Ledger(self.layout)
         self.fresh_attention: list[int] = []
         self._reported: set[tuple[Any, ...]] = set()
-        self._changed_hands: list[int] = []
+        self.handed_over: list[int] = []
         self._rows_before = 0
         self.unconsumed: set[int] = set()
         self.admitted = 0
@@ -170,7 +170,7 @@ class Watch:
         self.fresh_attention = taken.attention
         self.marks.add("block reused", taken.reused)
         self.marks.add("speculative block relocated", taken.relocated)
-        self._changed_hands = taken.recurrent
+        self.handed_over = taken.recurrent
         return taken.recurrent
 
     def _admitted(self, operation: Admit) -> None:
@@ -181,8 +181,8 @@ class Watch:
             self.marks.add("resumption", new.resumed)
             reused = freed_at is not None and step.number - freed_at < self.rank.pipeline.pp
             self.marks.add("slot reused within P steps", reused)
-        if self._changed_hands:
-            self.filled(operation, self._changed_hands, POISON)
+        if self.handed_over:
+            self.filled(operation, self.handed_over, POISON)
         else:
             self.untouched(operation)
 

@@ -38,7 +38,7 @@ def test_a_saved_failure_fails_in_the_same_way(saved, capsys):
     assert main(["replay", str(saved)]) == 1
     out = capsys.readouterr().out
     assert "FAILS IN THE SAME WAY: kind, launch, blocks and digest are equal" in out
-    assert "cross-request copy: postprocess on rank 0" in out
+    assert "on rank 0, kernels reference:batch-row" in out
 
 
 def test_with_other_kernels_it_no_longer_fails(saved, capsys):

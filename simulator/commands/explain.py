@@ -1,0 +1,22 @@
+"""Say what a kind of violation or a mark means, what usually causes it, and what to look at next."""
+
+from __future__ import annotations
+
+import argparse
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("kind", metavar="KIND", nargs="*", help="a kind of violation or a mark; none: list them all")
+
+
+def execute(args: argparse.Namespace) -> int:
+    from stalerow.simulator.draw import words
+    from stalerow.simulator.draw.results import console
+
+    out = console()
+    if not args.kind:
+        for title, names in words.lists():
+            out.print(f"{title}: {', '.join(names)}", markup=False)
+        return 0
+    words.print_page(" ".join(args.kind), out)
+    return 0

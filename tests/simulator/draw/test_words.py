@@ -1,0 +1,52 @@
+"""Every kind of violation and every mark has a page that says what it should, and `stalerow explain` finds it."""
+
+import re
+from importlib.resources import files
+
+import pytest
+
+from stalerow.simulator.commands.cli import main
+from stalerow.simulator.draw import words
+from stalerow.simulator.oracle.violations import KINDS, MARKS
+
+PARTS = {
+    "violation": ("What it means", "Usual cause", "Public bugs that looked like this", "Look at next"),
+    "mark": ("What it means", "Why it is counted", "Public bugs that need it", "Look at next"),
+}
+
+
+@pytest.mark.parametrize("name", [*KINDS, *words.CAMPAIGN_KINDS, *MARKS])
+def test_a_page_has_all_its_parts(name):
+    text = words.markdown(name)
+    assert text.startswith(f"# {name}\n")
+    parts = re.findall(r"^\*\*([^*]+)\.\*\* (\S.*)", text, re.MULTILINE)
+    assert tuple(title for title, _ in parts) == PARTS["mark" if name in MARKS else "violation"]
+    assert all(len(said) > 8 for _, said in parts)
+
+
+def test_no_page_is_without_a_name():
+    folder = files("stalerow.simulator.draw") / "meanings"
+    slugs = {re.sub(r"[^a-z0-9]+", "-", name.lower()) for name in words.names()}
+    assert {page.name.removesuffix(".md") for page in folder.iterdir()} == slugs
+
+
+@pytest.mark.parametrize("asked", [["cross-request", "copy"], ["Cross-request copy"], ["cross-request-copy"]])
+def test_explain_draws_the_page(asked, capsys):
+    assert main(["explain", *asked]) == 0
+    out = " ".join(capsys.readouterr().out.split())
+    assert "Usual cause." in out
+    assert "vLLM #55506" in out
+
+
+def test_explain_alone_lists_everything(capsys):
+    assert main(["explain"]) == 0
+    out = " ".join(capsys.readouterr().out.split())
+    for name in words.names():
+        assert name in out
+
+
+def test_an_unknown_kind_names_the_nearest(capsys):
+    assert main(["explain", "cros-request", "copie"]) == 2
+    err = capsys.readouterr().err
+    assert err.count("\n") == 1
+    assert "did you mean 'cross-request copy'" in err
