@@ -58,7 +58,7 @@ def test_the_blocks_do_what_the_pages_say(workplace: Path) -> None:
         done = subprocess.run(
             shlex.split(command),
             cwd=workplace,
-            env={**os.environ, "PATH": path, "COLUMNS": "110", "NO_COLOR": "1"},
+            env={**os.environ, "PATH": path, "COLUMNS": "110", "NO_COLOR": "1", "LC_ALL": "C.UTF-8"},
             capture_output=True,
             text=True,
             timeout=300,

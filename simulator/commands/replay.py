@@ -18,6 +18,7 @@ from stalerow.simulator.commands.options import (
     schedule_source,
 )
 from stalerow.simulator.errors import UsageError
+from stalerow.simulator.oracle.explain.numbers import counted
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -132,7 +133,7 @@ def _replay(
             say(line)
     if remembered is not None:
         say(_again(remembered, outcome))
-    verdict = f"{len(outcome.violations)} violations" if outcome.violations else "clean"
+    verdict = counted(len(outcome.violations), "violation") if outcome.violations else "clean"
     stopped = f", stopped early: {outcome.stopped}" if outcome.stopped else ""
     say(f"{verdict}: {subject}, {outcome.steps} steps, digest {outcome.digest}{stopped}")
     return 1 if outcome.violations else 0

@@ -17,6 +17,7 @@ from stalerow.simulator.commands.options import (
     schedule_source,
 )
 from stalerow.simulator.errors import UsageError
+from stalerow.simulator.oracle.explain.numbers import counted
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -66,7 +67,7 @@ def execute(args: argparse.Namespace) -> int:
         outcome = faults.run(schedule, kernels, observer=observer, engine=engines)
         if engines is not None:
             out.print(f"steps by the scheduler of vLLM {engines.version}", markup=False)
-    _print(out, outcome, schedule, subject, draw=engines is None)
+    _print(out, outcome, schedule, subject, draw=engines is None, recorded=check is not None)
     if recorder is not None:
         display.write(args, recorder.record(outcome, str(subject)), out)
     agrees = check is None or _print_check(out, check, args.from_trace)
@@ -87,7 +88,7 @@ def _source(args: argparse.Namespace, subject: Subject) -> tuple[Schedule, Trace
     return to_schedule(trace, args.from_trace), TraceCheck(trace)
 
 
-def _print(out: Console, outcome: Outcome, schedule: Schedule, subject: Subject, draw: bool) -> None:
+def _print(out: Console, outcome: Outcome, schedule: Schedule, subject: Subject, draw: bool, recorded: bool) -> None:
     from stalerow.simulator.draw.picture import picture
 
     for violation in outcome.violations:
@@ -95,9 +96,11 @@ def _print(out: Console, outcome: Outcome, schedule: Schedule, subject: Subject,
     if outcome.violations and draw:
         out.print(picture(schedule, subject.run, str(subject)), markup=False)
     marks = ", ".join(f"{name} {count}" for name, count in sorted(outcome.marks.items())) or "none"
-    ended = f", stopped early: {outcome.stopped}" if outcome.stopped else ""
+    # A recording has as many steps as it has: there is nothing early about its end.
+    early = outcome.stopped if not recorded or outcome.stopped != "step limit" else ""
+    ended = f", stopped early: {early}" if early else ""
     out.print(f"marks: {marks}", markup=False, soft_wrap=True)
-    verdict = f"{len(outcome.violations)} violations" if outcome.violations else "clean"
+    verdict = counted(len(outcome.violations), "violation") if outcome.violations else "clean"
     out.print(f"{verdict}: {subject}, {outcome.steps} steps, digest {outcome.digest}{ended}", markup=False)
 
 

@@ -11,6 +11,7 @@ from rich.console import Console
 
 from stalerow.simulator.campaign.findings import Finding, Tally
 from stalerow.simulator.draw.results import console
+from stalerow.simulator.oracle.explain.numbers import counted
 from stalerow.simulator.oracle.violations import MARKS
 
 if TYPE_CHECKING:
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
 
 LINE_EVERY_S = 10.0
 RATE_OVER_S = 5.0
+SLOWEST_SHOWN = 0.05
+"""Schedules a second below which nothing is said of the rate while failures are shrunk: nothing new is tried then."""
 
 
 class Screen:
@@ -66,9 +69,9 @@ class Screen:
             self._say(failure.note)
         if failure.shrunk:
             self._say(
-                f"shrunk from {origin.requests} requests to {len(schedule.requests)} in {finding.runs} runs; "
-                f"P={schedule.pipeline.pp} K={schedule.pipeline.drafts}, "
-                f"{schedule.order.deviations} deviations from canonical order"
+                f"shrunk from {counted(origin.requests, 'request')} to {len(schedule.requests)} in "
+                f"{counted(finding.runs, 'run')}; P={schedule.pipeline.pp} K={schedule.pipeline.drafts}, "
+                f"{counted(schedule.order.deviations, 'deviation')} from canonical order"
             )
         self._commands(finding)
 
@@ -88,7 +91,7 @@ class Screen:
     def summary(self, tally: Tally, require_marks: bool) -> None:
         kinds = ", ".join(f"{k} {n}" for k, n in tally.kinds.most_common()) or "none"
         scouted = f" (and {tally.scouted} with its NumPy twin)" if tally.scouted else ""
-        self._say(f"\n{tally.schedules} schedules{scouted} in {tally.seconds:.1f} s; violating: {kinds}")
+        self._say(f"\n{counted(tally.schedules, 'schedule')}{scouted} in {tally.seconds:.1f} s; violating: {kinds}")
         seen = ", ".join(f"{m} {tally.marks[m]}" for m in MARKS if m in tally.marks) or "none"
         self._say(f"marks (schedules that had one): {seen}")
         if tally.missed:
@@ -115,11 +118,12 @@ class Screen:
             self._rate.pop(0)
         before, base = self._rate[0]
         rate = (count - base) / max(now - before, 0.1)
-        kinds = ", ".join(f"{k} {n}" for k, n in tally.kinds.most_common()) or "no violations"
+        kinds = ", ".join(f"{k} {n}" for k, n in tally.kinds.most_common()) or "no violation"
         scouted = f" + {tally.scouted} scouted" if tally.scouted else ""
         busy = f" | shrinking {len(doing)}" if doing else ""
+        speed = "" if doing and rate < SLOWEST_SHOWN else f", {rate:.1f}/s"
         marks = f"marks {len(tally.marks)}/{len(MARKS)}"
-        return f"{tally.schedules} schedules{scouted}, {rate:.1f}/s | {kinds} | {marks}{busy}"
+        return f"{counted(tally.schedules, 'schedule')}{scouted}{speed} | {kinds} | {marks}{busy}"
 
     def _say(self, text: str) -> None:
         target = self._live.console if self._live is not None and self._out.is_terminal else self._out

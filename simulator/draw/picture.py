@@ -6,7 +6,6 @@ across and ranks down, then the rows that were looked up and the blocks before a
 
 from __future__ import annotations
 
-import io
 import shutil
 from collections.abc import Callable
 from typing import TYPE_CHECKING
@@ -17,6 +16,7 @@ from rich.rule import Rule
 from rich.text import Text
 
 from stalerow.simulator.draw.blockmap import before_and_after, named, owners_line
+from stalerow.simulator.draw.charset import Sheet, ascii_only
 from stalerow.simulator.draw.finding import Finding, finding, ownership
 from stalerow.simulator.draw.record import Record
 from stalerow.simulator.draw.steps import looked_up, timeline
@@ -53,8 +53,8 @@ def drawn(record: Record, width: int | None = None) -> str:
 
 
 def text(renderable: RenderableType, width: int) -> str:
-    """Render without colour at a fixed width."""
-    out = io.StringIO()
+    """Render without colour at a fixed width, in ASCII where the locale or the output asks for it."""
+    out = Sheet(ascii_only())
     Console(width=width, file=out, color_system=None, force_terminal=False).print(renderable)
     return "\n".join(line.rstrip() for line in out.getvalue().splitlines())
 
@@ -62,8 +62,9 @@ def text(renderable: RenderableType, width: int) -> str:
 def failure(record: Record, found: Finding, width: int) -> RenderableType:
     """The picture as a rich renderable."""
     violation = found.violation
+    line = "=" if width < 60 or ascii_only() else "─"
     parts: list[RenderableType] = [
-        Rule(Text(violation.kind, style="bold red"), characters="=" if width < 60 else "─"),
+        Rule(Text(violation.kind, style="bold red"), characters=line),
         Text(f"{found.where}, kernels {record.kernels}", style="bold"),
         Text(violation.explanation),
         *_named(found),
@@ -75,7 +76,7 @@ def failure(record: Record, found: Finding, width: int) -> RenderableType:
     if found.event is not None and found.write is not None:
         parts += ["", before_and_after(record, found), owners_line(record, found)]
     parts += ["", Text(_about(record), style="dim")]
-    parts.append(Rule(characters="=" if width < 60 else "─"))
+    parts.append(Rule(characters=line))
     return Group(*parts)
 
 

@@ -13,6 +13,7 @@ from rich.console import Console
 from stalerow.simulator.draw.events import EventPrinter
 from stalerow.simulator.draw.state import state
 from stalerow.simulator.engine.step import Step
+from stalerow.simulator.oracle.explain.numbers import counted
 from stalerow.simulator.rank.operations import Forward, Operation
 from stalerow.simulator.run.subject import Subject
 
@@ -99,4 +100,6 @@ def walk(
         out.print(f"the run ended after step {outcome.steps}, before step {until}: this is its last state")
         if watcher.simulation is not None:
             out.print("\n".join(state(watcher.simulation)), markup=False, soft_wrap=True)
-    out.print(f"end of run: {outcome.steps} steps, {len(outcome.violations)} violations, digest {outcome.digest}")
+    out.print(
+        f"end of run: {outcome.steps} steps, {counted(len(outcome.violations), 'violation')}, digest {outcome.digest}"
+    )

@@ -18,6 +18,7 @@ COPIES_GONE_WRONG = (
     "use after free",
     "cross-request copy",
     "torn copy",
+    "null block write",
 )
 """What copying from some other column than the right one can look like."""
 

@@ -90,6 +90,7 @@ class StagingDepth(Fault):
         "uninitialised read",
         "out of bounds",
         "torn copy",
+        "null block write",
     )
     says = "staging buffers .* after the host overwrote them"
     rank = _OneBuffer

@@ -74,7 +74,7 @@ class LookaheadMissing(Fault):
     id = "lookahead-page"
     summary = "the page that the last draft's state needs is missing"
     reports = ("vllm#57605",)
-    expected = ("cross-request copy", "use after free", "wrong position", "uninitialised read")
+    expected = ("cross-request copy", "use after free", "wrong position", "uninitialised read", "null block write")
     launches = ("forward",)
     engine: ClassVar = {"drafts": _NoSpeculativeColumns}
 

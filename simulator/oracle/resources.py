@@ -117,9 +117,10 @@ class Resources:
         if held.settled:
             ends.insert(0, held.settled)
         running, drafts = _column(ends[-1], size), self._config.num_speculative_tokens
-        # An engine may reserve the drafter's lookahead here too, as it does for attention.
+        # An engine may lay its columns out for the drafter's lookahead too, as it does for attention.
         last = _column(held.furthest + drafts, size) + drafts
-        return {*(_column(end, size) for end in ends), *range(running, last + 1)}
+        written = {_column(tokens, size) for end in ends for tokens in (end, end + drafts)}
+        return {*written, *range(running, last + 1)}
 
     def _attention_needed(self, held: _Held, size: int) -> int:
         slots = min(held.furthest + self._config.num_speculative_tokens, self._config.max_model_len)

@@ -6,16 +6,19 @@ Called by the judge beside the byte-for-byte comparison, with the same plan and 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import takewhile
 from typing import TYPE_CHECKING
 
 import msgspec
 
-from stalerow.simulator.oracle.violations import Violation
+from stalerow.simulator.oracle.explain.numbers import counted
+from stalerow.simulator.oracle.explain.wording import launch
+from stalerow.simulator.oracle.violations import Kind, Violation
 from stalerow.simulator.truth.plan import PlanRow
 
 if TYPE_CHECKING:
     from stalerow.simulator.oracle.watch import Watch
-    from stalerow.simulator.rank.operations import CopyBlocks, PostUpdate, Zero
+    from stalerow.simulator.rank.operations import CopyBlocks, Operation, PostUpdate, Zero
 
 
 def wrong_outcome(judge: Watch, operation: PostUpdate) -> Iterator[Violation]:
@@ -47,7 +50,7 @@ def wrong_outcome(judge: Watch, operation: PostUpdate) -> Iterator[Violation]:
                 yield _outcome(judge, operation, row, "rank divergence", text)
 
 
-def _outcome(judge: Watch, operation: PostUpdate, row: PlanRow, kind: str, what: str) -> Violation:
+def _outcome(judge: Watch, operation: PostUpdate, row: PlanRow, kind: Kind, what: str) -> Violation:
     rank = judge.rank.index
     return Violation(
         kind=kind,
@@ -67,12 +70,13 @@ def early_fills(judge: Watch, operation: Zero | CopyBlocks, blocks: Sequence[int
         return
     step = judge.planner.plans[operation.step].step
     leaving = {*step.finished, *step.preempted}
+    overtaken = list(takewhile(lambda o: o.step <= operation.step and o.kind != "admit", judge.rank.queue.pending()))
     for block in blocks:
         owners = judge.ledger.owners.get(block)
         if not owners:
             continue
         rank, owner = judge.rank.index, judge.ledger.describe(block)
-        last = ", which leaves in this step" if {o.request for o in owners} <= leaving else ""
+        last = ", which leaves in this step," if {o.request for o in owners} <= leaving else ""
         yield Violation(
             kind="use after free",
             rank=rank,
@@ -82,8 +86,16 @@ def early_fills(judge: Watch, operation: Zero | CopyBlocks, blocks: Sequence[int
             target_block=block,
             target_owner=owner,
             explanation=f"{operation.kind} of step {operation.step} on rank {rank} fills block {block} for its next "
-            f"owner while work of {owner}{last} is still queued",
+            f"owner while work of {owner}{last} is still queued{_overtook(overtaken)}",
         )
+
+
+def _overtook(pending: Sequence[Operation]) -> str:
+    """Which queued operations a fill has gone past."""
+    if not pending:
+        return ""
+    more = f" and {counted(len(pending) - 1, 'more operation')}" if len(pending) > 1 else ""
+    return f": it overtook {launch(pending[0])}{more}"
 
 
 def bound_to_the_dead(judge: Watch, violation: Violation) -> Violation:

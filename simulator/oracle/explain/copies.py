@@ -1,7 +1,7 @@
 """From a wrong copy to a named violation: what was meant, what happened, whose bytes went where.
 
 Called by the judge only when a launch's result differs. Everything is found from the pool's bytes, the plan and the
-ledger; the one thing taken from the rank is which step its gathered table held, to say so in words.
+ledger; the rank's tables only say, in words, which row a block was taken from and which step a gathered table held.
 """
 
 from __future__ import annotations
@@ -14,8 +14,9 @@ import numpy as np
 from stalerow.kernels.base.layout import StateEntry
 from stalerow.simulator.oracle.effect import StateCopy, region, window
 from stalerow.simulator.oracle.explain.decode import Decoder
-from stalerow.simulator.oracle.explain.wording import launch, stray_write, violation
-from stalerow.simulator.oracle.violations import Violation
+from stalerow.simulator.oracle.explain.numbers import counted
+from stalerow.simulator.oracle.explain.wording import copying_row, launch, stray_write, violation
+from stalerow.simulator.oracle.violations import Kind, Violation
 
 if TYPE_CHECKING:
     from stalerow.simulator.oracle.judge import RankJudge
@@ -37,7 +38,7 @@ def wrong_copy(
     done: set[tuple[int, int]] = set()
     for layer, block in (map(int, pair) for pair in wrong):
         meant = intended.get((layer, block))
-        found = _source(judge, layer, block, before, actual)
+        found = _source(judge, layer, block, before, actual, -1 if meant is None else meant.source)
         if found is None and meant is not None and meant in missing:
             continue
         source, entry, bias = found if found else (-1, None, 0)
@@ -52,13 +53,14 @@ def wrong_copy(
     if not done and missing:
         first = missing[0]
         made = len({(c.entry.group, c.entry.layer, c.entry.state) for c in copies if c not in missing})
-        kind = "torn copy" if made else "wrong position"
+        kind: Kind = "torn copy" if made else "wrong position"
         yield violation(
             judge,
             operation,
             kind,
-            f"{launch(operation)} on rank {judge.rank.index} left {len(missing)} of {len(copies)} copies of "
-            f"{first.request}'s state out: block {first.source} should have been copied to block {first.target}",
+            f"{launch(operation)} on rank {judge.rank.index} left out {len(missing)} of "
+            f"{counted(len(copies), 'copy', 'copies')}: {first.request}'s {_state(first.entry)} should have gone "
+            f"from block {first.source} to block {first.target}",
             layer=first.entry.layer,
             group=first.entry.group,
             source_block=first.source,
@@ -95,19 +97,26 @@ def _copied_wrongly(
     bytes_of = ""
     if entry is not None and source >= 0:
         bytes_of = str(Decoder(judge.planner, judge.layout).state(before[entry.layer, source], entry, bias))
-    request = meant.request if meant else ""
-    kind = _copy_kind(judge, meant, source, block, request)
-    what = f"block {source} ({ledger.describe(source)})" if source >= 0 else "bytes of no single block"
-    text = f"{launch(operation)} on rank {rank.index} copied {what} to block {block} ({ledger.describe(block)})"
-    if meant is not None:
-        text += f"; it was meant to copy {request}'s block {meant.source} to block {meant.target}"
+    where = f"block {block} ({ledger.describe(block)})"
+    if source >= 0:
+        shifted = f", shifted by {counted(bias, 'row')}," if bias else ""
+        what = f"block {source} ({ledger.describe(source)}){shifted}"
+        text = f"{launch(operation)} on rank {rank.index} copied {what} to {where}"
+        text += _meaning(meant, source, block, entry, bias)
+    else:
+        text = f"{launch(operation)} on rank {rank.index} left {where} with bytes of no single block"
+        text += _wanted(meant)
+    row = copying_row(judge, operation, entry.group, source, block) if entry is not None and source >= 0 else ""
+    if row:
+        text += f"; looked up in {row}"
     gathered = rank.gathered_step
-    if operation.step != operation.batch_step and gathered not in (None, operation.batch_step):
+    late = operation.step != operation.batch_step and gathered not in (None, operation.batch_step)
+    if late and not rank.align.reads_slot_tables:
         text += f", and the gathered table held step {gathered} by then"
     return violation(
         judge,
         operation,
-        kind,
+        _copy_kind(judge, meant, source, block),
         text,
         layer=entry.layer if entry else -1,
         group=entry.group if entry else -1,
@@ -115,28 +124,53 @@ def _copied_wrongly(
         target_block=block,
         source_owner=ledger.describe(source) if source >= 0 else "",
         target_owner=ledger.describe(block),
-        request=request,
+        request=meant.request if meant else "",
         bytes_of=bytes_of,
     )
 
 
-def _copy_kind(judge: RankJudge, meant: StateCopy | None, source: int, block: int, request: str) -> str:
+def _meaning(meant: StateCopy | None, source: int, block: int, entry: StateEntry | None, bias: int) -> str:
+    """How what was meant differs from what was done."""
+    if meant is None:
+        return "; no copy between them was meant"
+    if (source, block) != (meant.source, meant.target):
+        return f"; it was meant to copy {meant.request}'s block {meant.source} to block {meant.target}"
+    if entry is not None and entry.conv_width and bias != meant.bias:
+        return f"; {meant.request}'s window was meant to be shifted by {counted(meant.bias, 'row')}"
+    return f", as it was meant to, but changed other bytes than {meant.request}'s {_state(meant.entry)}"
+
+
+def _wanted(meant: StateCopy | None) -> str:
+    if meant is None:
+        return "; nothing was to be copied there"
+    shifted = f", shifted by {counted(meant.bias, 'row')}" if meant.bias else ""
+    return f"; {meant.request}'s {_state(meant.entry)} was to be copied there from block {meant.source}{shifted}"
+
+
+def _state(entry: StateEntry) -> str:
+    return f"{entry.spec.kind} state {entry.state} (group {entry.group}, layer {entry.layer})"
+
+
+def _copy_kind(judge: RankJudge, meant: StateCopy | None, source: int, block: int) -> Kind:
+    """A copy crosses requests if no owner of the one block owns the other, or if either is not the request's own."""
     owners = judge.ledger.owners
-    if meant is not None and all(o.request != request for o in owners.get(source, ())) and source in owners:
+    at_source = {o.request for o in owners.get(source, ())}
+    at_target = {o.request for o in owners.get(block, ())}
+    if meant is not None and at_source and meant.request not in at_source:
         return "cross-request copy"
-    if block == 0 or block not in owners:
+    if block == 0:
+        return "null block write"
+    if not at_target:
         return "use after free"
-    if source == 0 and meant is None:
-        return "uninitialised read"
-    if all(o.request != request for o in owners[block]):
+    if meant is not None and meant.request not in at_target:
         return "cross-request copy"
     if source == 0:
         return "uninitialised read"
-    if source >= 0 and source not in owners:
-        return "use after free"
     if source < 0:
         return "torn copy"
-    return "wrong position"
+    if not at_source:
+        return "use after free"
+    return "wrong position" if at_source & at_target else "cross-request copy"
 
 
 def _unchanged(judge: RankJudge, copy: StateCopy, before: np.ndarray, actual: np.ndarray) -> bool:
@@ -148,7 +182,7 @@ def _unchanged(judge: RankJudge, copy: StateCopy, before: np.ndarray, actual: np
 
 
 def _source(
-    judge: RankJudge, layer: int, block: int, before: np.ndarray, actual: np.ndarray
+    judge: RankJudge, layer: int, block: int, before: np.ndarray, actual: np.ndarray, meant: int
 ) -> tuple[int, StateEntry, int] | None:
     """(source block, state, bias) of what changed a page: a block that held the page's new bytes before the launch.
 
@@ -160,37 +194,40 @@ def _source(
         return None
     entries = [e for e in judge.layout.states if e.layer == layer and changed[region(judge.layout, e)].any()]
     for entry in sorted(entries, key=lambda e: (e.conv_width > 0, -e.data_bytes)):
-        found = _origin(judge, entry, block, before, actual)
+        found = _origin(judge, entry, block, before, actual, meant)
         if found is not None:
             return found[0], entry, found[1]
     return None
 
 
 def _origin(
-    judge: RankJudge, entry: StateEntry, block: int, before: np.ndarray, actual: np.ndarray
+    judge: RankJudge, entry: StateEntry, block: int, before: np.ndarray, actual: np.ndarray, meant: int
 ) -> tuple[int, int] | None:
-    """(block, bias) whose state, shifted by bias rows, is what the page holds now."""
-    where = region(judge.layout, entry)
-    now = actual[entry.layer, block][where]
+    """(block, bias) whose state, shifted by bias rows, is what the page holds now; the block that was meant, if any."""
+    layout, where = judge.layout, region(judge.layout, entry)
+    now, pages = actual[entry.layer, block][where], before[entry.layer][:, where]
+    hits = []
     if not entry.conv_width:
-        hits = np.flatnonzero((before[entry.layer][:, where] == now).all(axis=1))
-        return (int(hits[0]), 0) if hits.size else None
-    new = window(judge.layout, entry, now)
-    for bias in range(judge.layout.num_drafts + 1):
-        for candidate in range(judge.layout.num_blocks):
-            old = window(judge.layout, entry, before[entry.layer, candidate][where])
-            if np.array_equal(new[: entry.conv_width - bias], old[bias:]):
-                return candidate, bias
-    return None
+        hits = [(int(found), 0) for found in np.flatnonzero((pages == now).all(axis=1))]
+    else:
+        new = window(layout, entry, now)
+        windows = np.stack([window(layout, entry, page) for page in pages])
+        for bias in range(layout.num_drafts + 1):
+            same = (windows[:, bias:] == new[: entry.conv_width - bias]).all(axis=(1, 2, 3))
+            hits += [(int(found), bias) for found in np.flatnonzero(same)]
+    return next((hit for hit in hits if hit[0] == meant), hits[0] if hits else None)
 
 
 def unowned(judge: RankJudge, operation: Copying, copy: StateCopy, block: int) -> Violation:
     """The engine no longer lets the request have a block that its step still needs."""
     side = "from" if block == copy.source else "to"
+    kind: Kind = "use after free"
+    if block == 0:
+        kind = "uninitialised read" if block == copy.source else "null block write"
     return violation(
         judge,
         operation,
-        "uninitialised read" if block == 0 and block == copy.source else "use after free",
+        kind,
         f"{launch(operation)} on rank {judge.rank.index} must copy {copy.request}'s state {side} block {block}, "
         f"which belongs to {judge.ledger.describe(block)} by now",
         layer=copy.entry.layer,

@@ -10,6 +10,7 @@ from stalerow.kernels.base.layout import Layout, StateEntry
 from stalerow.kernels.base.memory import NULL_POISON, POISON
 from stalerow.kernels.base.patterns import decode, salt
 from stalerow.simulator.oracle.effect import region, window
+from stalerow.simulator.oracle.explain.numbers import counted
 from stalerow.simulator.truth.plan import Planner
 
 _MASK = (1 << 64) - 1
@@ -17,7 +18,10 @@ _MASK = (1 << 64) - 1
 
 @dataclass(frozen=True, slots=True)
 class Provenance:
-    """What a piece of memory holds. `what`: state, junk, poison, zero, torn or unknown; tokens: tokens absorbed."""
+    """What a piece of memory holds. `what`: state, junk, KV, poison, null, zero, torn or unknown.
+
+    tokens: those that a state has absorbed; the position of junk and of KV.
+    """
 
     what: str
     requests: tuple[str, ...] = ()
@@ -25,7 +29,9 @@ class Provenance:
 
     def __str__(self) -> str:
         if self.what == "state":
-            return f"{' / '.join(self.requests)} after {self.tokens} tokens"
+            return f"{' / '.join(self.requests)} after {counted(self.tokens, 'token')}"
+        if self.what == "KV":
+            return f"attention KV of {' / '.join(self.requests)} (position {self.tokens})"
         if self.what == "junk":
             return f"a rejected draft of {self.requests[0]} (position {self.tokens})"
         return {
@@ -73,6 +79,15 @@ class Decoder:
         if value in self._junk:
             request, tokens = self._junk[value]
             return Provenance("junk", (request,), tokens)
+        return Provenance("unknown")
+
+    def kv(self, page: np.ndarray, group: int, layer: int) -> Provenance:
+        """The first token in a page whose attention KV is some request's."""
+        spec, key = self._layout.groups[group], salt(group, layer, 0)
+        for row in page[: spec.block_size * spec.kv_bytes].reshape(spec.block_size, spec.kv_bytes):
+            found = self.row(row, key)
+            if found.what == "state":
+                return Provenance("KV", found.requests, found.tokens - 1)
         return Provenance("unknown")
 
     def state(self, page: np.ndarray, entry: StateEntry, bias: int = 0) -> Provenance:

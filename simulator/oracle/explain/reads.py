@@ -12,8 +12,9 @@ import numpy as np
 
 from stalerow.kernels.base.layout import StateEntry
 from stalerow.simulator.oracle.explain.decode import Decoder, Provenance
+from stalerow.simulator.oracle.explain.numbers import counted
 from stalerow.simulator.oracle.explain.wording import violation
-from stalerow.simulator.oracle.violations import Violation
+from stalerow.simulator.oracle.violations import Kind, Violation
 from stalerow.simulator.truth.plan import PlanRow
 
 if TYPE_CHECKING:
@@ -31,7 +32,7 @@ def wrong_slots(judge: RankJudge, batch: Batch, rows: Sequence[PlanRow]) -> Iter
     for slot, row in zip(batch.slots, rows):
         known = row.start + row.num_tokens - row.num_drafts
         stream = judge.planner.streams[row.request]
-        checks = [
+        checks: list[tuple[Kind, str, int, int]] = [
             ("stale slot", "running column", columns[slot], row.column),
             ("stale slot", "num_accepted", accepted[slot], row.accepted_in_forward),
             ("rank divergence", "num_computed_tokens", computed[slot], row.start),
@@ -62,8 +63,8 @@ def unzeroed(judge: RankJudge, operation: Forward) -> Iterator[Violation]:
             continue
         layer = int(np.flatnonzero(judge.shadow[:, block].any(axis=1))[0])
         source = judge.ledger.describe(block)
-        found = _kv_provenance(judge, layer, block)
-        kind = "use after free" if found.what in ("state", "junk") else "uninitialised read"
+        found = _leftover(judge, layer, block)
+        kind: Kind = "use after free" if found.what in ("state", "junk", "KV") else "uninitialised read"
         yield violation(
             judge,
             operation,
@@ -77,13 +78,14 @@ def unzeroed(judge: RankJudge, operation: Forward) -> Iterator[Violation]:
         )
 
 
-def _kv_provenance(judge: RankJudge, layer: int, block: int) -> Provenance:
-    decoder = Decoder(judge.planner, judge.layout)
-    page = judge.shadow[layer, block]
-    for entry in judge.layout.states:
-        if entry.layer == layer:
-            found = decoder.state(page, entry)
-            if found.what in ("state", "junk", "torn"):
+def _leftover(judge: RankJudge, layer: int, block: int) -> Provenance:
+    """What a page that should be zero holds of an earlier owner: a state, or KV of some request."""
+    decoder, page = Decoder(judge.planner, judge.layout), judge.shadow[layer, block]
+    states = [decoder.state(page, entry) for entry in judge.layout.states if entry.layer == layer]
+    states += [decoder.kv(page, group, layer) for group in judge.layout.attention_groups]
+    for what in ("state", "junk", "KV", "poison", "torn"):
+        for found in states:
+            if found.what == what:
                 return found
     return Provenance("unknown")
 
@@ -101,62 +103,107 @@ def wrong_reads(
         decoder = decoder or Decoder(judge.planner, judge.layout)
         index = int(bad[0])
         if index < states:
-            yield _wrong_state(judge, operation, row, judge.layout.states[index], decoder, before)
+            yield _wrong_state(judge, operation, i, row, judge.layout.states[index], decoder, before)
         else:
-            yield _wrong_kv(judge, operation, row, index - states)
+            yield _wrong_kv(judge, operation, i, row, index - states)
 
 
 def _wrong_state(
     judge: RankJudge,
     operation: Forward,
+    index: int,
     row: PlanRow,
     entry: StateEntry,
     decoder: Decoder,
     before: np.ndarray,
 ) -> Violation:
+    """Batch row `index` took its state from where the rank's own indices say; the ledger says where it should be."""
+    ledger = judge.ledger
     bias = row.accepted_in_forward - 1 if row.is_spec else 0
     column = row.column if entry.conv_width else row.column + bias
-    block = judge.ledger.block(row.request, entry.group, column)
-    found = decoder.state(before[entry.layer, block], entry, bias if entry.conv_width else 0)
-    kind = {
-        "poison": "uninitialised read",
-        "null": "uninitialised read",
-        "zero": "uninitialised read",
-        "junk": "wrong position",
-        "torn": "torn copy",
-    }.get(found.what, "wrong position")
-    if found.what == "state" and row.request not in found.requests:
-        kind = "cross-request copy"
-    if not judge.ledger.owns(row.request, entry.group, block):
-        kind = "use after free"
-    if row.first_after_hit:
-        kind = "poisoned cache"
+    wanted = ledger.block(row.request, entry.group, column)
+    taken = _taken_bias(judge, operation, index) if row.is_spec else 0
+    block = _named(judge, entry, index, 0 if entry.conv_width else taken, wanted)
+    shift, meant = (taken, bias) if entry.conv_width else (0, 0)
+    found = decoder.state(before[entry.layer, block], entry, shift)
+    text = (
+        f"forward of step {row.step} on rank {judge.rank.index} reads row {index}'s state, {row.request}'s after "
+        f"{counted(row.start, 'token')}, from block {block} ({ledger.describe(block)})"
+    )
+    if shift:
+        text += f", shifted by {counted(shift, 'row')}"
+    text += f", which holds {found}"
+    if block != wanted:
+        text += f"; the state is in block {wanted}"
+    elif shift != meant:
+        text += f"; the shift should be {counted(meant, 'row')}"
     return violation(
         judge,
         operation,
-        kind,
-        f"forward of step {row.step} on rank {judge.rank.index} needs {row.request}'s state after {row.start} tokens "
-        f"in block {block}, which holds {found}",
+        _state_kind(judge, row, entry, block, found),
+        text,
         layer=entry.layer,
         group=entry.group,
         source_block=block,
-        source_owner=judge.ledger.describe(block),
+        source_owner=ledger.describe(block),
         request=row.request,
         bytes_of=str(found),
     )
 
 
-def _wrong_kv(judge: RankJudge, operation: Forward, row: PlanRow, index: int) -> Violation:
-    group = judge.layout.attention_groups[index // judge.layout.layers]
-    layer = index % judge.layout.layers
+def _taken_bias(judge: RankJudge, operation: Forward, index: int) -> int:
+    """The bias that the rank's own count of accepted tokens gives a verification row, within what its inputs have."""
+    accepted = judge.rank.backend.to_host(judge.rank.slots.num_accepted)[operation.batch.slots[index]]
+    return min(max(int(accepted) - 1, 0), judge.layout.num_drafts)
+
+
+def _named(judge: RankJudge, entry: StateEntry, index: int, span: int, wanted: int) -> int:
+    """The block that the rank's state indices name, `wanted` if that is no block at all."""
+    named = int(judge.rank.backend.to_host(judge.rank.state_indices)[entry.group_index, index, span])
+    return named if 0 <= named < judge.layout.num_blocks else wanted
+
+
+def _state_kind(judge: RankJudge, row: PlanRow, entry: StateEntry, block: int, found: Provenance) -> Kind:
+    if row.first_after_hit:
+        return "poisoned cache"
+    if block == 0:
+        return "uninitialised read"
+    if found.what in ("poison", "null", "zero"):
+        return "uninitialised read" if judge.ledger.owns(row.request, entry.group, block) else "use after free"
+    if not judge.ledger.owners.get(block):
+        return "use after free"
+    if found.what == "state" and row.request not in found.requests:
+        return "cross-request copy"
+    if not judge.ledger.owns(row.request, entry.group, block):
+        return "cross-request copy"
+    return "torn copy" if found.what == "torn" else "wrong position"
+
+
+def _wrong_kv(judge: RankJudge, operation: Forward, index: int, row: PlanRow, unit: int) -> Violation:
+    """Attention KV of batch row `index` differs: by the block that its table row names, or in a block of its own."""
+    group = judge.layout.attention_groups[unit // judge.layout.layers]
+    layer, size = unit % judge.layout.layers, judge.layout.groups[group].block_size
+    table = judge.rank.backend.to_host(judge.rank.tables.gathered[group])[index]
+    own = [judge.ledger.block(row.request, group, column) for column in range(-(-row.start // size))]
+    other = next(((c, int(table[c]), want) for c, want in enumerate(own) if int(table[c]) != want), None)
+    text = f"forward of step {row.step} on rank {judge.rank.index} reads attention KV of {row.request} (row {index}"
+    kind: Kind = "wrong position"
+    if other is None:
+        text += f", layer {layer}, positions 0 to {row.start - 1}) that something has overwritten in blocks of its own"
+    else:
+        column, block, want = other
+        owner = judge.ledger.describe(block)
+        text += f", layer {layer}) from block {block} ({owner}) in column {column}; its own is block {want}"
+        owners = {o.request for o in judge.ledger.owners.get(block, ())}
+        kind = "wrong position" if row.request in owners else "cross-request copy" if owners else "use after free"
     return violation(
         judge,
         operation,
-        "poisoned cache" if row.first_after_hit else "cross-request copy",
-        f"forward of step {row.step} on rank {judge.rank.index} reads attention KV of {row.request} that is not its "
-        f"own (layer {layer}, positions 0 to {row.start - 1})",
+        "poisoned cache" if row.first_after_hit else kind,
+        text,
         layer=layer,
         group=group,
+        source_block=other[1] if other else -1,
         request=row.request,
     )
 
@@ -197,7 +244,7 @@ def wrong_cache(judge: RankJudge, hashed: Any) -> Iterator[Violation]:
                 target_owner=judge.ledger.describe(block),
                 request=cached.request,
                 bytes_of=str(found),
-                explanation=f"block {block} is cached as {cached.request}'s state after {cached.num_tokens} tokens but "
-                f"holds {found} on rank {judge.rank.index}",
+                explanation=f"block {block} is cached as {cached.request}'s state after "
+                f"{counted(cached.num_tokens, 'token')} but holds {found} on rank {judge.rank.index}",
             )
             break

@@ -1,9 +1,12 @@
 """What the terminal shows of a failure, byte for byte, and that no width makes it run over."""
 
+from pathlib import Path
+
 import msgspec
 import pytest
 
 from stalerow.scenarios.loader import catalogue
+from stalerow.simulator.draw.charset import ascii_only
 from stalerow.simulator.draw.picture import NARROWEST, WIDEST, drawn, width_here
 from stalerow.simulator.draw.recorder import recorded
 from stalerow.simulator.run.subject import Subject
@@ -70,3 +73,33 @@ def test_the_width_is_the_terminals_within_bounds(monkeypatch, columns, width):
 
 def test_a_clean_run_says_so(fixed):
     assert drawn(fixed) == "no violation: reference:req-idx ran 10 steps clean"
+
+
+LOCALES = [({"LC_ALL": "C"}, True), ({"LANG": "POSIX"}, True), ({"LC_ALL": "C.UTF-8", "LANG": "C"}, False), ({}, False)]
+
+
+@pytest.mark.parametrize(("locale", "plain"), LOCALES)
+@pytest.mark.parametrize("width", WIDTHS)
+def test_a_plain_locale_gets_plain_characters(seed_bug, locale, plain, width, monkeypatch):
+    for name in ("LC_ALL", "LC_CTYPE", "LANG"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in locale.items():
+        monkeypatch.setenv(name, value)
+    assert drawn(seed_bug, width).isascii() is plain
+
+
+def test_an_output_that_knows_no_lines_gets_none(seed_bug, monkeypatch, tmp_path: Path):
+    for name in ("LC_ALL", "LC_CTYPE", "LANG"):
+        monkeypatch.delenv(name, raising=False)
+    with open(tmp_path / "out.txt", "w", encoding="latin-1") as output:
+        monkeypatch.setattr("sys.stdout", output)
+        assert ascii_only()
+        output.write(drawn(seed_bug, 60))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_no_word_of_the_explanation_is_cut_at_80_columns(name):
+    scenario = catalogue()[name]
+    subject = Subject(kernels=scenario.kernels, faults=tuple(scenario.faults))
+    record = recorded(scenario.schedule, subject.run, str(subject))
+    assert " ".join(record.violations[0].explanation.split()) in " ".join(drawn(record, 80).split())

@@ -124,10 +124,13 @@ def _with_a_spare_block(config: EngineConfig, events: list[Event]) -> Iterator[t
             lists = step.block_lists[row.request]
             if config.groups[0].kind == "recurrent" and len(lists[0]) > 6 and not any(lists[0][:3]):
                 kept = ((free, *lists[0][1:]), *lists[1:])
-                yield at, msgspec.structs.replace(
-                    step,
-                    block_lists={**step.block_lists, row.request: kept},
-                    num_free_blocks=step.num_free_blocks - 1,
+                yield (
+                    at,
+                    msgspec.structs.replace(
+                        step,
+                        block_lists={**step.block_lists, row.request: kept},
+                        num_free_blocks=step.num_free_blocks - 1,
+                    ),
                 )
 
 
