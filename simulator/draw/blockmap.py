@@ -22,7 +22,7 @@ def before_and_after(record: Record, found: Finding) -> Table:
     owners, before = ownership(record, number)[rank], held(record, rank, number - 1)
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0), show_edge=False)
     for name in ("block", "group, column", "before", "after"):
-        table.add_column(name)
+        table.add_column(name, overflow="fold")
     writes = {w.block: w for w in found.event.what.writes}
     read = {w.source for w in writes.values() if w.source >= 0}
     meant = {m.target for m in found.event.what.meant}

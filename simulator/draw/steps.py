@@ -21,9 +21,9 @@ def timeline(record: Record, found: Finding, width: int) -> Table:
     columns = {step: seen.column(step) for step in seen.scheduled}
     steps = _window(record, found, columns, width)
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0), show_edge=False)
-    table.add_column("", min_width=LABEL, no_wrap=True)
+    table.add_column("", min_width=LABEL, overflow="fold")
     for step in steps:
-        table.add_column(_title(step, found), no_wrap=True)
+        table.add_column(_title(step, found), overflow="fold")
     for place in sorted({place for step in steps for place in columns[step]}):
         cells = [columns[step].get(place, "") for step in steps]
         if any(cells):
@@ -137,9 +137,9 @@ def looked_up(record: Record, found: Finding) -> Table:
     what = found.event.what
     now = gathered_rows(record, found.event.rank, what.table, found.event.number)
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0), show_edge=False)
-    table.add_column("row", min_width=LABEL)
-    table.add_column(f"batch of step {what.of}")
-    table.add_column(f"table of step {what.table}")
+    table.add_column("row", min_width=LABEL, overflow="fold")
+    table.add_column(f"batch of step {what.of}", overflow="fold")
+    table.add_column(f"table of step {what.table}", overflow="fold")
     for row, seat in enumerate(what.rows):
         sitting = now[row].request if row < len(now) else "nobody"
         masked = " (masked)" if seat.masked else ""
