@@ -39,6 +39,13 @@ def recorder(args: argparse.Namespace, schedule: Schedule) -> Recorder | None:
     return Recorder(schedule)
 
 
+def refuse(args: argparse.Namespace, why: str) -> None:
+    """Raise `UsageError` if a file was asked for where none is written."""
+    for option in ("html", "trace"):
+        if getattr(args, option) is not None:
+            raise UsageError(f"--{option} {getattr(args, option)}: {why}: leave one of them out")
+
+
 class Together:
     """Several observers as one."""
 

@@ -36,12 +36,16 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--fault", action="append", default=None, metavar="NAME", help="put a fault in (repeatable)")
     parser.add_argument(
-        "--until", type=positive, default=None, metavar="STEP", help="stop once every rank has run STEP; show the state"
+        "--until",
+        type=_until,
+        default=None,
+        metavar="STEP|violation",
+        help="stop once every rank has run STEP, or at the first violation; show the state",
     )
     parser.add_argument(
         "--step",
         action="store_true",
-        help="event by event: Enter goes on, s shows the state, q ends (plain: print all)",
+        help="event by event, on and back, with its keys shown (where nobody can be asked: print all)",
     )
     display.add_display(parser)
     add_draw(parser)
@@ -56,6 +60,7 @@ def execute(args: argparse.Namespace) -> int:
     subject = _subject(args, loaded)
     schedule = loaded.failure.schedule if loaded else schedule_source(args, args.what, subject)
     if args.until is not None or args.step:
+        display.refuse(args, "--step and --until show the run in the terminal")
         from stalerow.simulator.draw.walk import walk
 
         walk(subject, schedule, out, until=args.until, ask=input if sys.stdin.isatty() else None, events=args.step)
@@ -68,6 +73,11 @@ def execute(args: argparse.Namespace) -> int:
     if recorder is not None:
         display.write(args, recorder.record(outcome, str(subject)), out)
     return code
+
+
+def _until(text: str) -> int | str:
+    """A step or the word "violation", for argparse."""
+    return text if text == "violation" else positive(text)
 
 
 def _loaded(args: argparse.Namespace, out: Console) -> Loaded | None:

@@ -24,6 +24,7 @@ from stalerow.simulator.rank.operations import (
 )
 
 if TYPE_CHECKING:
+    from stalerow.simulator.oracle.violations import Violation
     from stalerow.simulator.run.loop import Simulation
 
 QUIET = (BlockCounts, Preprocess, Indices, Advance, Seed, Free)
@@ -37,19 +38,22 @@ class EventPrinter:
         self._found = 0
 
     def __call__(self, simulation: Simulation, actor: str, done: Operation | Step | None) -> None:
-        line = self._line(simulation, actor, done)
-        if line:
-            self._out.print(line, markup=False, soft_wrap=True)
-        for violation in simulation.found[self._found :]:
-            self._out.print(f"{'':10}!! {violation.kind}: {violation.explanation}", markup=False, soft_wrap=True)
+        found = simulation.found[self._found :]
         self._found = len(simulation.found)
+        for line in (*([] if isinstance(done, QUIET) else told(actor, done)), *map(complaint, found)):
+            self._out.print(line, markup=False, soft_wrap=True)
 
-    def _line(self, simulation: Simulation, actor: str, done: Operation | Step | None) -> str:
-        if isinstance(done, Step):
-            return f"{actor:<10}schedules step {done.number}: {_step(done)}"
-        if done is None or isinstance(done, QUIET):
-            return ""
-        return f"{actor:<10}step {done.step}: {_operation(done)}"
+
+def told(actor: str, done: Operation | Step | None) -> list[str]:
+    """An event in a line; none for what has nothing to tell."""
+    if isinstance(done, Step):
+        return [f"{actor:<10}schedules step {done.number}: {_step(done)}"]
+    return [] if done is None else [f"{actor:<10}step {done.step}: {_operation(done)}"]
+
+
+def complaint(violation: Violation) -> str:
+    """A violation in a line below its event."""
+    return f"{'':10}!! {violation.kind}: {violation.explanation}"
 
 
 def _step(step: Step) -> str:

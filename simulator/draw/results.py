@@ -18,7 +18,7 @@ PLAIN_WIDTH = 110
 def console() -> Console:
     """Standard output; a fixed width where it is not a terminal."""
     if sys.stdout.isatty():
-        return Console(width=max(shutil.get_terminal_size().columns, 60), highlight=False)
+        return Console(width=max(shutil.get_terminal_size().columns, 40), highlight=False)
     return Console(width=PLAIN_WIDTH, highlight=False)
 
 

@@ -106,7 +106,7 @@ def _seats(batch: Executed, shares: dict[str, Share]) -> list[str]:
     if len(batch.rows) > MOST_ROWS:
         cells.append(f"+{len(batch.rows) - MOST_ROWS} rows")
     elif batch.padded:
-        cells.append(f"~ {batch.padded} padded")
+        cells.append(f"~{batch.padded} padded")
     return cells
 
 

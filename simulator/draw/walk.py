@@ -1,81 +1,40 @@
-"""Walks a run: to a step, or event by event, with tables, slots, rows and blocks as they stand.
+"""Walks a run: to a step or to the violation, or event by event, forward and back.
 
-An observer of the loop that prints, asks, and ends the run when it has seen enough. Steps count as in the events.
+Where nobody can be asked, it prints every event and what it changed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Literal
 
 from rich.console import Console
 
-from stalerow.simulator.draw.events import EventPrinter
-from stalerow.simulator.draw.state import state
-from stalerow.simulator.engine.step import Step
+from stalerow.simulator.draw.film import Frame, filmed
 from stalerow.simulator.oracle.explain.numbers import counted
-from stalerow.simulator.rank.operations import Forward, Operation
-from stalerow.simulator.run.subject import Subject
 
 if TYPE_CHECKING:
-    from stalerow.simulator.run.loop import Simulation
+    from stalerow.simulator.run.outcome import Outcome
+    from stalerow.simulator.run.subject import Subject
     from stalerow.simulator.schedule.values import Schedule
 
-
-class _Enough(Exception):
-    """Ends the run from inside the observer."""
-
-
-class _Walk:
-    def __init__(self, out: Console, until: int | None, ask: Callable[[str], str] | None, events: bool) -> None:
-        self._out, self._ask, self._events, self._until = out, ask, events, until
-        self._walking = until is None
-        self._printer = EventPrinter(out)
-        self._begun: set[int] = set()
-        self.simulation: Simulation | None = None
-        self.number = 0
-        self._shown: list[str] = []
-
-    def __call__(self, simulation: Simulation, actor: str, done: Operation | Step | None) -> None:
-        self.simulation = simulation
-        self.number += 1
-        if not self._walking:
-            if not self._reached(simulation, actor, done):
-                return
-            self._out.print(f"after event {self.number} ({actor}): every rank has run step {self._until}")
-            self._show(simulation)
-            if not self._events:
-                raise _Enough
-            self._walking = True
-            return
-        if self._ask is None:
-            self._out.print(f"[{self.number}] {actor}{f', {done.kind}' if isinstance(done, Operation) else ''}")
-        self._printer(simulation, actor, done)
-        if self._ask is None:
-            self._show(simulation, changed=True)
-            return
-        while (answer := self._ask(f"[{self.number}] ").strip()) == "s":
-            self._show(simulation)
-        if answer == "q":
-            raise _Enough
-
-    def _reached(self, simulation: Simulation, actor: str, done: Operation | Step | None) -> bool:
-        """A rank has run a step once its device has done the forward, or any operation of a later step."""
-        assert self._until is not None
-        if isinstance(done, Operation) and actor.startswith("device"):
-            past = done.step > self._until or (done.step == self._until and isinstance(done, Forward))
-            if past:
-                self._begun.add(int(actor[6:]))
-        return len(self._begun) == len(simulation.ranks)
-
-    def _show(self, simulation: Simulation, changed: bool = False) -> None:
-        """Print the state, or only those parts of it that have changed since it was printed last."""
-        before, self._shown = self._shown, state(simulation)
-        for part in self._shown:
-            if not changed or part not in before:
-                self._out.print(part, markup=False, soft_wrap=True)
-        for violation in () if changed else simulation.found:
-            self._out.print(f"!! {violation.kind}: {violation.explanation}", markup=False, soft_wrap=True)
+Until = int | Literal["violation"]
+KEYS = (
+    ("Enter", "on"),
+    ("b", "back"),
+    ("v", "next violation"),
+    ("V", "violation before"),
+    ("NUMBER", "to that event"),
+    ("step NUMBER", "to where every rank has run it"),
+    ("s", "state: tables, slots, rows, blocks"),
+    ("c", "what this event changed in it"),
+    ("g", "first event"),
+    ("G", "last event"),
+    ("?", "keys"),
+    ("q", "quit"),
+)
+SHORT = "Enter on, b back, v violation, s state, ? keys, q quit"
+NARROW = "Enter b v s ? q"
 
 
 def walk(
@@ -83,23 +42,132 @@ def walk(
     schedule: Schedule,
     out: Console,
     *,
-    until: int | None = None,
+    until: Until | None = None,
     ask: Callable[[str], str] | None = None,
     events: bool = False,
 ) -> None:
-    """Run to step `until` (None: from the start) and show the state; with `events`, go on event by event.
+    """Run to `until` (None: from the start) and show the state; with `events`, go on event by event.
 
-    `ask` prompts for what to do next; None prints the state after every event.
+    `until` is a step that every rank has to have run, or the first violation. `ask` prompts for what to do next; None
+    prints the state after every event.
     """
-    watcher = _Walk(out, until, ask, events)
-    try:
-        outcome = subject.run(schedule, observer=watcher)
-    except _Enough:
-        return
-    if until is not None and outcome.steps < until:
-        out.print(f"the run ended after step {outcome.steps}, before step {until}: this is its last state")
-        if watcher.simulation is not None:
-            out.print("\n".join(state(watcher.simulation)), markup=False, soft_wrap=True)
-    out.print(
-        f"end of run: {outcome.steps} steps, {counted(len(outcome.violations), 'violation')}, digest {outcome.digest}"
-    )
+    frames, outcome, error = filmed(subject, schedule)
+    walker = _Walker(frames, out)
+    at = walker.find(until) if until is not None else 0
+    if until is not None:
+        walker.arrived(until, at, outcome)
+    if frames and (until is None or (events and at is not None)):
+        if ask is None:
+            walker.print_from(at or 0, shown=until is not None)
+        else:
+            walker.talk(at or 0, ask, shown=until is not None)
+    if error is not None:
+        raise error
+    if outcome is not None and (until is None or at is None):
+        violations = counted(len(outcome.violations), "violation")
+        out.print(f"end of run: {outcome.steps} steps, {violations}, digest {outcome.digest}", markup=False)
+
+
+class _Walker:
+    def __init__(self, frames: Sequence[Frame], out: Console) -> None:
+        self._frames, self._out = frames, out
+
+    def find(self, until: Until) -> int | None:
+        """The first event by which `until` has come about."""
+        if until == "violation":
+            return self._violation(-1, 1)
+        return next((i for i, frame in enumerate(self._frames) if frame.ran >= until), None)
+
+    def arrived(self, until: Until, at: int | None, outcome: Outcome | None) -> None:
+        """Say where the walk stands, and show the state there."""
+        what = "the first violation" if until == "violation" else f"step {until}"
+        if at is None:
+            steps = f" after step {outcome.steps}" if outcome is not None else ""
+            self._say(f"the run ended{steps}, before {what}: this is its last state")
+            at = len(self._frames) - 1
+        else:
+            reached = "the first violation" if until == "violation" else f"every rank has run {what}"
+            self._say(f"after event {at + 1} ({self._frames[at].actor}): {reached}")
+            self._event(at)
+        if at >= 0:
+            self._state(at)
+            self._violations(at)
+
+    def print_from(self, first: int, shown: bool) -> None:
+        """Every event and the parts of the state that it changed."""
+        for i in range(first + shown, len(self._frames)):
+            self._event(i)
+            self._changed(i)
+
+    def talk(self, at: int, ask: Callable[[str], str], shown: bool) -> None:
+        """Show an event, ask where to go, and so on until told to end."""
+        if not shown:
+            self._event(at)
+        while True:
+            keys = SHORT if self._out.width >= 72 else NARROW
+            answer = ask(f"[{at + 1}/{len(self._frames)}] {keys} > ").strip()
+            if answer == "q":
+                return
+            moved = self._moved(at, answer)
+            if moved is None:
+                self._answer(at, answer)
+            elif 0 <= moved < len(self._frames):
+                at = moved
+                self._event(at)
+            else:
+                self._say("there is no event that way")
+
+    def _moved(self, at: int, answer: str) -> int | None:
+        """The event that an answer asks for, -1 if there is none; None for an answer that does not move."""
+        last = len(self._frames) - 1
+        moves = {"": at + 1, "n": at + 1, "b": at - 1, "g": 0, "G": last}
+        if answer in moves:
+            return moves[answer]
+        if answer in ("v", "V"):
+            found = self._violation(at, 1 if answer == "v" else -1)
+            return -1 if found is None else found
+        words = answer.split()
+        if len(words) == 1 and words[0].isascii() and words[0].isdecimal():
+            return int(words[0]) - 1
+        if len(words) == 2 and words[0] == "step" and words[1].isascii() and words[1].isdecimal():
+            found = self.find(int(words[1]))
+            return -1 if found is None else found
+        return None
+
+    def _answer(self, at: int, answer: str) -> None:
+        if answer == "s":
+            self._state(at)
+            self._violations(at)
+        elif answer == "c":
+            self._changed(at)
+        else:
+            if answer != "?":
+                self._say(f"{answer!r} is none of the keys:")
+            for key, text in KEYS:
+                self._say(f"  {key:<12} {text}")
+
+    def _violation(self, at: int, direction: int) -> int | None:
+        range_ = range(at + 1, len(self._frames)) if direction > 0 else range(at - 1, -1, -1)
+        return next((i for i in range_ if self._frames[i].violation), None)
+
+    def _event(self, at: int) -> None:
+        for i, line in enumerate(self._frames[at].lines):
+            self._say(f"[{at + 1}] {line}" if i == 0 else line)
+
+    def _violations(self, at: int) -> None:
+        for frame in self._frames[: at + 1]:
+            for line in frame.lines[1:]:
+                self._say(line.strip())
+
+    def _state(self, at: int) -> None:
+        for part in self._frames[at].parts:
+            self._say(part)
+
+    def _changed(self, at: int) -> None:
+        before = self._frames[at - 1].parts if at else ()
+        for part in self._frames[at].parts:
+            if part not in before:
+                self._say(part)
+
+    def _say(self, text: str) -> None:
+        self._out.print(text, markup=False, soft_wrap=not self._out.is_terminal)
