@@ -17,6 +17,7 @@ COMMANDS = {
     "fuzz": "run many random schedules; shrink, save and draw what fails",
     "replay": "run a saved failure or a seed again and say whether it fails in the same way",
     "kernels": "say what a kernel set is and what it expects of its caller",
+    "explore": "search every order of events and every workload up to a bound",
     "conform": "compare the scheduler with recorded or live runs of a released engine",
     "scenarios": "the catalogue of public bugs: list, show, run, add",
     "explain": "what a kind of violation or a mark means, and what to look at next",

@@ -7,7 +7,7 @@ overwrite what a queued operation has not read yet (vLLM #47644, #53057); `overw
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 
 class StagingPool:
@@ -44,6 +44,11 @@ class StagingPool:
             return found
 
         return read
+
+    @property
+    def contents(self) -> tuple[Mapping[str, list[tuple[int, ...]]], Mapping[str, int]]:
+        """What every pool's buffers hold, and which buffer of each was filled last. Not to be changed."""
+        return self._buffers, self._turn
 
     @property
     def unread(self) -> frozenset[tuple[str, int]]:

@@ -58,6 +58,7 @@ class Simulation:
         layout, pipeline = schedule.layout, schedule.pipeline
         try:
             config = engine_config(schedule)
+            self.max_inflight_steps = config.max_inflight_steps
             core = engine(config) if engine else EngineCore(config, pipeline.profile, policies)
             self.engine = EngineLoop(core, self)
         except ValueError as error:

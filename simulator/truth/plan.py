@@ -119,6 +119,8 @@ class Planner:
         self._num_drafts = num_drafts
         self._progress = {r: _Progress() for r in self.requests}
         self.plans: dict[int, StepPlan] = {}
+        self.verified: list[tuple[str, int]] = []
+        """Verification steps so far, as (request, drafts), in the order in which they were scheduled."""
         self._tables: dict[tuple[int, tuple[str, ...], int], np.ndarray] = {}
 
     def prompt(self, request: str) -> list[int]:
@@ -154,6 +156,7 @@ class Planner:
             if row.num_drafts and not prefilling:
                 accepted = min(spec.accepted[progress.verified % len(spec.accepted)], row.num_drafts)
                 progress.verified += 1
+                self.verified.append((request, row.num_drafts))
             sampled = 1 + accepted
         needs = row.num_computed_tokens + row.num_tokens >= progress.prefill_len
         if prefilling and progress.prefill_len + 1 >= spec.prompt_len + spec.max_tokens:

@@ -46,7 +46,7 @@ ROWS = (
     Row("poisoned cache", fault("wrong-grid-split"), 15, 2, 130),
     Row("dead binding", fault("dead-binding"), 5, 1, 110),
     Row("rank divergence", fault("rank-divergence"), 10, 1, 110),
-    Row("out of bounds", fault("address-width"), 5, 1, 100),
+    Row("out of bounds", fault("address-width"), 5, 2, 120),
 )
 
 

@@ -1,0 +1,106 @@
+"""How far a search has come: what is done, what was found, and the file that it goes on from.
+
+Workloads are done in leases that may end in any order, so what is done is kept as ranges of numbers. The file is
+written beside and renamed, so that an interruption at any moment leaves one that can be read.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+
+from stalerow.simulator.errors import UsageError
+from stalerow.simulator.explore.bounds import Bounds
+from stalerow.simulator.explore.orders import Counts, Reduction
+from stalerow.simulator.explore.search import Failing, Lease, Searched, Signature, keep
+from stalerow.simulator.files import write_beside
+from stalerow.simulator.run.subject import Subject
+
+FORMAT = 1
+
+
+class Progress(msgspec.Struct, kw_only=True):
+    """`start` to `stop` - 1 are the workloads asked for, `done` those finished, as sorted disjoint (start, stop).
+
+    `schedules` differ in workload or acceptance, `failed` of them showed a violation; `failing` holds the smallest of
+    each kind. `seconds` were spent in all.
+    """
+
+    progress_format: int = FORMAT
+    bounds: Bounds
+    subject: Subject
+    reduction: Reduction = Reduction()
+    start: int = 0
+    stop: int
+    done: list[tuple[int, int]] = []
+    schedules: int = 0
+    failed: int = 0
+    counts: Counts = msgspec.field(default_factory=Counts)
+    failing: list[Failing] = []
+    seconds: float = 0.0
+
+    @property
+    def finished(self) -> int:
+        """How many workloads are done."""
+        return sum(stop - start for start, stop in self.done)
+
+    @property
+    def up_to(self) -> int:
+        """All workloads from `start` to below this number are done."""
+        return self.done[0][1] if self.done and self.done[0][0] == self.start else self.start
+
+    @property
+    def over(self) -> bool:
+        return self.up_to >= self.stop
+
+    def left(self) -> list[tuple[int, int]]:
+        """Ranges of workloads that are not done."""
+        edges = [self.start, *(edge for span in self.done for edge in span), self.stop]
+        return [(a, b) for a, b in zip(edges[::2], edges[1::2]) if a < b]
+
+    def add(self, lease: Lease, searched: Searched) -> None:
+        """Take a finished lease. ValueError if any of it was done before."""
+        for start, stop in self.done:
+            if lease.start < stop and start < lease.stop:
+                raise ValueError(f"{lease} were searched twice")
+        self.done = _merged([*self.done, (lease.start, lease.stop)])
+        self.schedules += searched.schedules
+        self.failed += searched.failed
+        self.counts.add(searched.counts)
+        smallest: dict[Signature, Failing] = {}
+        for failing in (*self.failing, *searched.failing):
+            keep(smallest, failing)
+        self.failing = sorted(smallest.values(), key=lambda failing: (failing.size, failing.signature))
+
+    def seconds_left(self) -> float | None:
+        """At the pace so far; None before anything is done."""
+        if not self.finished:
+            return None
+        return self.seconds / self.finished * (self.stop - self.start - self.finished)
+
+
+def _merged(spans: list[tuple[int, int]]) -> list[tuple[int, int]]:
+    merged: list[tuple[int, int]] = []
+    for start, stop in sorted(spans):
+        if merged and merged[-1][1] == start:
+            start = merged.pop()[0]
+        merged.append((start, stop))
+    return merged
+
+
+def save(progress: Progress, path: Path) -> None:
+    write_beside(path, msgspec.json.format(msgspec.json.encode(progress), indent=1) + b"\n")
+
+
+def load(path: Path) -> Progress:
+    """Raises `UsageError` for a file that is not a search's."""
+    try:
+        progress = msgspec.json.decode(path.read_bytes(), type=Progress)
+    except OSError as error:
+        raise UsageError(f"{path}: cannot be read ({error.strerror}): give the file of an earlier search") from None
+    except (msgspec.MsgspecError, ValueError) as error:
+        raise UsageError(f"{path}: not the file of a search ({error}): start it again without --resume") from None
+    if progress.progress_format != FORMAT:
+        raise UsageError(f"{path}: progress_format is {progress.progress_format}, this release reads {FORMAT}")
+    return progress
