@@ -175,13 +175,14 @@ class _Run:
     def _lengthen(self, enabled: Sequence[str]) -> None:
         search, simulation = self._search, self.simulation
         asleep = frozenset(self._sleeping)
-        states = search.reduction.states and simulation is not None and self._states.comparable(search.shared)
-        if states and search.seen(self._states.fingerprint(simulation), asleep):
-            search.counts.cut_states += 1
-            raise _Cut
         options = list(enabled)
-        if search.reduction.commuting and simulation is not None:
-            options = list(sufficient(simulation, enabled, search.shared))
+        if simulation is not None:
+            states = search.reduction.states and self._states.comparable(search.shared)
+            if states and search.seen(self._states.fingerprint(simulation), asleep):
+                search.counts.cut_states += 1
+                raise _Cut
+            if search.reduction.commuting:
+                options = list(sufficient(simulation, enabled, search.shared))
         awake = [actor for actor in options if actor not in asleep]
         search.counts.cut_commuting += len(enabled) - len(awake)
         if not awake:
