@@ -42,7 +42,8 @@ def _schedule(schedule: dict[str, Any]) -> list[str]:
 def _plain(value: Any) -> Any:
     """Structs as dictionaries without what equals its default."""
     if isinstance(value, msgspec.Struct):
-        kept = {}
+        config = value.__struct_config__
+        kept = {} if config.tag is None else {config.tag_field: config.tag}
         for field in msgspec.structs.fields(value):
             item = getattr(value, field.name)
             if field.name == "format" or item != field.default:

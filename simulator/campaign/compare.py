@@ -21,6 +21,7 @@ from stalerow.simulator.schedule.draw import Draw
 
 if TYPE_CHECKING:
     from stalerow.simulator.run.loop import EngineFactory
+    from stalerow.simulator.run.outcome import FaultUse
 
 CHUNK = 8
 
@@ -112,6 +113,7 @@ class Result:
     marks: dict[str, int]
     first: First | None
     refused: bool = False
+    faults: tuple[FaultUse, ...] = ()
 
 
 def run_seeds(setting: Setting, seeds: Sequence[int]) -> list[Result]:
@@ -134,7 +136,7 @@ def _run_one(setting: Setting, seed: int) -> Result:
         first = First(
             setting.at(seed), v.kind, v.rank, v.launch, v.deferred, v.explanation, setting.command(seed)
         )
-    return Result(setting, seed, outcome.digest, outcome.marks, first)
+    return Result(setting, seed, outcome.digest, outcome.marks, first, faults=outcome.faults)
 
 
 @functools.cache

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -17,6 +18,9 @@ from stalerow.simulator.oracle.violations import MARKS, Violation
 from stalerow.simulator.run.subject import Subject
 from stalerow.simulator.schedule.draw import Draw
 from stalerow.simulator.schedule.values import Schedule
+
+if TYPE_CHECKING:
+    from stalerow.simulator.run.outcome import FaultUse
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +37,8 @@ class Finding:
 class Tally:
     """Sums so far. `kinds` counts schedules by the kind of their first violation, `marks` schedules that had one.
 
-    `scouted` counts trials of the kernels' NumPy twin, which are not in `schedules`.
+    `scouted` counts trials of the kernels' NumPy twin, which are not in `schedules`. `faults` is what became of the
+    faults that were put in, run by run.
     """
 
     schedules: int = 0
@@ -42,6 +47,7 @@ class Tally:
     marks: Counter[str] = field(default_factory=Counter)
     findings: list[Finding] = field(default_factory=list)
     breaches: list[Finding] = field(default_factory=list)
+    faults: list[FaultUse] = field(default_factory=list)
     interrupted: bool = False
     began: float = field(default_factory=time.monotonic)
 

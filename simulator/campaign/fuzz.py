@@ -199,6 +199,7 @@ class Campaign:
         return None
 
     def _count(self, trial: Trial, seen: Seen) -> None:
+        self.tally.faults += seen.faults
         if trial.subject != self.subject:
             self.tally.scouted += 1
             self._scouted[seen.draw] = seen

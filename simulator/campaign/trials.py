@@ -17,7 +17,7 @@ from stalerow.simulator.schedule.order import Order
 from stalerow.simulator.schedule.values import Schedule
 
 if TYPE_CHECKING:
-    from stalerow.simulator.run.outcome import Outcome
+    from stalerow.simulator.run.outcome import FaultUse, Outcome
 
 BUDGET_WITHOUT_TWIN = 250
 
@@ -27,7 +27,7 @@ class Seen:
     """What one trial showed. `digests` are of as many runs as there were; `bounded`: nothing was out of bounds.
 
     memory: as in `run.Outcome`, of the first run. parting: where runs that should have been equal part.
-    order: that of a failing run, as deviations from the canonical one.
+    order: that of a failing run, as deviations from the canonical one. faults: as in `run.Outcome`.
     """
 
     draw: Draw
@@ -40,6 +40,7 @@ class Seen:
     memory: str = ""
     parting: str = ""
     order: Order | None = None
+    faults: tuple[FaultUse, ...] = ()
 
     @property
     def differs(self) -> bool:
@@ -73,6 +74,7 @@ class Trial:
             memory=first.memory,
             parting=_parting(schedule, self.subject) if differ else "",
             order=first.order if first.violations else None,
+            faults=first.faults,
         )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from typing import TYPE_CHECKING
 
 from stalerow.simulator.commands.options import (
     add_device,
@@ -15,6 +16,9 @@ from stalerow.simulator.commands.options import (
     released_engines,
     seed_range,
 )
+
+if TYPE_CHECKING:
+    from stalerow.simulator.run.outcome import FaultUse
 
 TRITON_SEEDS = range(0, 10)
 REFERENCE_SEEDS = range(0, 100)
@@ -47,6 +51,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def execute(args: argparse.Namespace) -> int:
     from stalerow.simulator.campaign.compare import Row, Setting, results
+    from stalerow.simulator.commands.untested import untested
     from stalerow.simulator.draw.progress import progress
     from stalerow.simulator.draw.results import print_comparison
     from stalerow.simulator.run.subject import Subject
@@ -69,16 +74,20 @@ def execute(args: argparse.Namespace) -> int:
         for profile, python in engines
     ]
     rows = {setting: Row.of(setting) for setting in settings}
+    uses: list[FaultUse] = []
     jobs = job_count(args.jobs)
     with progress(f"{len(seeds)} schedules a setting, {jobs} jobs", len(seeds) * len(settings)) as advance:
         for result in results(settings, seeds, jobs):
             rows[result.setting].add(result)
+            uses += result.faults
             advance()
     table = list(rows.values())
     print_comparison(table, settings)
     if args.json:
         _write(args.json, table, seeds)
-    return 1 if any(row.violating for row in table) else 0
+    if any(row.violating for row in table):
+        return 1
+    return untested(subjects[0], uses, lambda text: print(f"note: {text}"))
 
 
 def _engines(names: list[str], python: str | None) -> list[tuple[str | None, str]]:

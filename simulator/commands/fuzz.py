@@ -63,6 +63,7 @@ def execute(args: argparse.Namespace) -> int:
     from stalerow.simulator.campaign import failures
     from stalerow.simulator.campaign.fuzz import Campaign, Options
     from stalerow.simulator.commands.ci import Annotations
+    from stalerow.simulator.commands.untested import untested
     from stalerow.simulator.draw.campaign import Screen
     from stalerow.simulator.errors import UsageError
     from stalerow.simulator.run.subject import Subject
@@ -89,7 +90,7 @@ def execute(args: argparse.Namespace) -> int:
         tally = Campaign(options, screen).run()
     screen.summary(tally, args.require_marks)
     Annotations.from_environment().campaign(options, tally)
-    return tally.exit_code(args.require_marks)
+    return tally.exit_code(args.require_marks) or untested(subject, tally.faults, screen.note)
 
 
 def duration(text: str) -> float:

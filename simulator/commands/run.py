@@ -42,6 +42,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def execute(args: argparse.Namespace) -> int:
+    from stalerow.simulator.commands.untested import untested
     from stalerow.simulator.draw.events import EventPrinter
     from stalerow.simulator.draw.results import console
     from stalerow.simulator.faults import resolve
@@ -71,7 +72,9 @@ def execute(args: argparse.Namespace) -> int:
     if recorder is not None:
         display.write(args, recorder.record(outcome, str(subject)), out)
     agrees = check is None or _print_check(out, check, args.from_trace)
-    return 1 if outcome.violations or not agrees else 0
+    if outcome.violations or not agrees:
+        return 1
+    return untested(subject, outcome.faults, lambda text: out.print(f"note: {text}", markup=False, soft_wrap=True))
 
 
 def _source(args: argparse.Namespace, subject: Subject) -> tuple[Schedule, TraceCheck | None]:

@@ -1,6 +1,7 @@
 """The decisions of the engine that a fault may want to replace, one small object each.
 
-The scheduler and the KV managers ask these objects instead of deciding themselves. The defaults are the
+The scheduler and the KV managers ask these objects instead of deciding themselves; each knows the number of the step
+being scheduled, or last scheduled, as `step` (0 before the first). The defaults are the
 correct system (vLLM 0.32 and 0.33); a fault is a subclass that overrides one method, passed in a `Policies`
 value.
 """
@@ -9,7 +10,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -19,7 +20,11 @@ if TYPE_CHECKING:
     from stalerow.simulator.engine.rules import CacheRules
 
 
-class ReusePolicy:
+class _Decision:
+    step = 0
+
+
+class ReusePolicy(_Decision):
     """The order in which freed blocks are handed out again."""
 
     def put_back(self, queue: OrderedDict[int, None], unhashed: Sequence[int], hashed: Sequence[int]) -> None:
@@ -35,7 +40,7 @@ class ReusePolicy:
             queue[block] = None
 
 
-class FreePolicy:
+class FreePolicy(_Decision):
     """When blocks go back to the pool, and which recurrent states are no longer needed."""
 
     def release(self, pool: BlockPool, blocks: Iterable[int], request: Request) -> None:
@@ -54,7 +59,7 @@ class FreePolicy:
         return max(0, num_computed_tokens - request.num_in_flight_tokens)
 
 
-class ChunkPolicy:
+class ChunkPolicy(_Decision):
     """Where a prefill chunk of a model with recurrent groups must end."""
 
     def block_size(self, config: EngineConfig) -> int:
@@ -106,7 +111,7 @@ class ChunkPolicy:
         return stops
 
 
-class HitPolicy:
+class HitPolicy(_Decision):
     """How much of a cached prefix a request may start with."""
 
     def max_tokens(self, request: Request) -> int:
@@ -118,7 +123,7 @@ class HitPolicy:
         return prefix in cached_this_step
 
 
-class RetentionPolicy:
+class RetentionPolicy(_Decision):
     """Which recurrent states keep a prefix hash."""
 
     def replay_boundaries(self, num_prompt_tokens: int, rules: CacheRules) -> tuple[int, ...]:
@@ -165,7 +170,7 @@ class RetentionPolicy:
         return kept
 
 
-class ZeroingPolicy:
+class ZeroingPolicy(_Decision):
     """Which newly allocated blocks the ranks zero."""
 
     def blocks_to_zero(self, attention: Sequence[int], recurrent: Sequence[int]) -> Sequence[int]:
@@ -177,7 +182,7 @@ class ZeroingPolicy:
         return attention
 
 
-class DraftPolicy:
+class DraftPolicy(_Decision):
     """How many drafts a step carries and what room they need."""
 
     def placeholders(self, config: EngineConfig) -> int:
@@ -216,3 +221,8 @@ class Policies:
     retention: RetentionPolicy = field(default_factory=RetentionPolicy)
     zeroing: ZeroingPolicy = field(default_factory=ZeroingPolicy)
     drafts: DraftPolicy = field(default_factory=DraftPolicy)
+
+    def at(self, step: int) -> None:
+        """Step number `step` is about to be scheduled."""
+        for policy in (getattr(self, f.name) for f in fields(self)):
+            policy.step = step

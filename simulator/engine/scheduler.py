@@ -74,6 +74,7 @@ class Scheduler:
     def schedule(self) -> Step:
         """Decide the next step and advance the counters as if everything scheduled were accepted."""
         self.current_step += 1
+        self.policies.at(self.current_step)
         self.cache.start_step()
         draft = StepDraft(self.config.max_num_batched_tokens)
         self._schedule_running(draft)

@@ -6,16 +6,16 @@ function with the faults applied. No faults at all is the correct system.
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Sequence
-from dataclasses import fields
+from dataclasses import replace
 from typing import Any
 
 from stalerow.kernels.sets import KernelSet
 from stalerow.simulator.engine.policies import Policies
 from stalerow.simulator.faults.base import Fault
+from stalerow.simulator.faults.hooks import ENGINE_POLICIES, Asked, check, needs_in_words, untested
 from stalerow.simulator.rank.policy import RankPolicy
-from stalerow.simulator.run.outcome import Outcome, run
+from stalerow.simulator.run.outcome import FaultUse, Outcome, run
 from stalerow.simulator.schedule.values import Schedule
 
 
@@ -23,6 +23,8 @@ class Faults:
     """Faults that are active together; the first named one is outermost and overrides the later ones."""
 
     def __init__(self, faults: Sequence[type[Fault]] = ()) -> None:
+        for fault in faults:
+            check(fault)
         self.faults = tuple(fault() for fault in faults)
         self.rank_policy = _mixed([f.rank for f in self.faults if f.rank is not None], RankPolicy)
 
@@ -30,19 +32,29 @@ class Faults:
     def names(self) -> tuple[str, ...]:
         return tuple(fault.name for fault in self.faults)
 
-    def policies(self) -> Policies:
-        """New engine policies for one run."""
-        chosen = {}
-        for field in fields(Policies):
-            classes = [f.engine[field.name] for f in self.faults if field.name in f.engine]
-            if classes:
-                chosen[field.name] = _mixed(classes)()
+    def policies(self, asked: Sequence[Asked] | None = None) -> Policies:
+        """New engine policies for one run, which count in `asked`, one per fault."""
+        chosen, asked = {}, asked or [Asked(fault) for fault in self.faults]
+        for name, base in ENGINE_POLICIES.items():
+            pairs = [(f.engine[name], counts) for f, counts in zip(self.faults, asked) if name in f.engine]
+            if pairs:
+                chosen[name] = _mixed([counts.policy(name, policy, base) for policy, counts in pairs])()
         return Policies(**chosen)
 
-    def kernels(self, kernels: KernelSet, schedule: Schedule) -> KernelSet:
-        """The kernel set with every fault's wrapper around it."""
-        for fault in reversed(self.faults):
-            kernels = fault.wrap(kernels, schedule)
+    def worker(self, asked: Sequence[Asked]) -> type[RankPolicy]:
+        """`rank_policy` for one run, which counts in `asked`."""
+        pairs = [(f.rank, counts) for f, counts in zip(self.faults, asked) if f.rank is not None]
+        return _mixed([counts.policy("rank", policy, RankPolicy) for policy, counts in pairs], RankPolicy)
+
+    def kernels(self, kernels: KernelSet, schedule: Schedule, asked: Sequence[Asked] | None = None) -> KernelSet:
+        """The kernel set with every fault's wrapper around it, calls counted in `asked`."""
+        asked = asked or [Asked(fault) for fault in self.faults]
+        for fault, counts in reversed(list(zip(self.faults, asked))):
+            made = fault.wrap(kernels, schedule)
+            for room in ("align", "ops"):
+                if getattr(made, room) is not getattr(kernels, room):
+                    counts.wrapper(room, getattr(made, room))
+            kernels = made
         return kernels
 
     def needs(self, schedule: Schedule) -> bool:
@@ -50,23 +62,28 @@ class Faults:
         return all(fault.needs(schedule) for fault in self.faults)
 
     def run(self, schedule: Schedule, kernels: KernelSet, **options: Any) -> Outcome:
-        """`simulator.run.run` with the faults; takes the same options but `policies` and `rank_policy`."""
-        return run(
+        """`simulator.run.run` with the faults; takes the same options but `policies` and `rank_policy`.
+
+        The outcome says in `faults` which of their hooks were asked.
+        """
+        asked = [Asked(fault) for fault in self.faults]
+        outcome = run(
             schedule,
-            self.kernels(kernels, schedule),
-            policies=self.policies(),
-            rank_policy=self.rank_policy,
+            self.kernels(kernels, schedule, asked),
+            policies=self.policies(asked),
+            rank_policy=self.worker(asked),
             **options,
         )
+        uses = tuple(counts.use(fault.needs(schedule)) for fault, counts in zip(self.faults, asked))
+        return replace(outcome, faults=uses) if uses else outcome
 
-
-@functools.lru_cache(maxsize=256)
-def _combined(classes: tuple[type[Any], ...]) -> type[Any]:
-    return type("+".join(c.__name__ for c in classes), classes, {})
+    def untested(self, uses: Sequence[FaultUse]) -> tuple[list[str], bool]:
+        """See `hooks.untested`."""
+        return untested(uses, {fault.name: needs_in_words(type(fault)) for fault in self.faults})
 
 
 def _mixed(classes: Sequence[type[Any]], default: type[Any] = object) -> type[Any]:
     distinct = tuple(dict.fromkeys(classes))
     if not distinct:
         return default
-    return distinct[0] if len(distinct) == 1 else _combined(distinct)
+    return distinct[0] if len(distinct) == 1 else type("+".join(c.__name__ for c in distinct), distinct, {})

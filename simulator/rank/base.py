@@ -63,6 +63,7 @@ class Rank:
         self.wires, self.model, self.policy = wires, model, policy
         self.pipeline, self.limits, self.layout = schedule.pipeline, schedule.limits, schedule.layout
         self.is_last = index == self.pipeline.pp - 1
+        policy.rank = index
         self.ops, self.align, self.backend = kernels.ops, kernels.align, kernels.backend
         self.inbox: deque[Step] = deque()
         self.queue = DeviceQueue()

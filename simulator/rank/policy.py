@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 class RankPolicy:
     """Decisions of a correct worker. One object per rank.
 
+    schedule: the one that is run; rank: index of the rank; step: number of the engine step that the rank's host is at,
+    0 before the first.
     phases: what the host does with a step before it builds the batch, in order (methods of `RankV2`).
     zero_padding: whether the gather zeroes the rows past the batch.
     late_postprocess: whether the boundary copies of an output wait until the next batch has been launched.
@@ -33,6 +35,9 @@ class RankPolicy:
     phases: Sequence[str] = ("consume", "free", "admit", "update", "apply")
     zero_padding = True
     late_postprocess = False
+
+    rank = 0
+    step = 0
 
     def __init__(self, schedule: Schedule) -> None:
         self.schedule = schedule

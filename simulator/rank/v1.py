@@ -62,6 +62,7 @@ class RankV1(Rank):
 
     def host_step(self) -> None:
         step = self.inbox.popleft()
+        self.policy.step = step.number
         self._read_back()
         self._update_requests(step)
         if not step.rows:

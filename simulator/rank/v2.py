@@ -53,6 +53,7 @@ class RankV2(Rank):
 
     def host_step(self) -> None:
         step = self.inbox.popleft()
+        self.policy.step = step.number
         for phase in self.policy.phases:
             getattr(self, phase)(step)
         late, self._late = self._late, []

@@ -7,8 +7,10 @@ digests on any machine, and so do the Triton and the reference form of the same 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+
+import msgspec
 
 from stalerow.kernels.sets import KernelSet
 from stalerow.simulator.engine.policies import Policies
@@ -23,11 +25,20 @@ from stalerow.simulator.schedule.order import Order
 from stalerow.simulator.schedule.values import Schedule
 
 
+class FaultUse(msgspec.Struct, frozen=True):
+    """One fault in one run. met: whether the schedule has what it needs; calls: how often each hook was asked."""
+
+    name: str
+    met: bool
+    calls: Mapping[str, int]
+
+
 @dataclass(frozen=True, slots=True)
 class Outcome:
     """What one run showed. `digest` and `memory` are 32 hex digits: the digest covers the violations beside the memory.
 
-    `stopped` names what ended the run early, if anything did. `taken` are the decisions that were made, in order.
+    `stopped` names what ended the run early, if anything did. `taken` are the decisions that were made, in order,
+    `faults` what became of the faults that were put in.
     """
 
     schedule: Schedule
@@ -39,6 +50,7 @@ class Outcome:
     steps: int
     taken: Sequence[Decision]
     stopped: str
+    faults: tuple[FaultUse, ...] = ()
 
     @property
     def decisions(self) -> int:

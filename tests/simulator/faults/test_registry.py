@@ -28,9 +28,14 @@ class Earlier(Fault):
     expected = ("stale slot",)
     rank = ReusesSlotsFirst
 
-class Nothing(Fault):
-    """No deviation at all."""
-    name = "nothing"
+class PadsAsBefore(RankPolicy):
+    zero_padding = True
+
+class Same(Fault):
+    """The correct system, said once more."""
+    name = "same"
+    rank = PadsAsBefore
+
 '''
 
 
@@ -65,10 +70,10 @@ def test_a_fault_is_named_once() -> None:
 def test_a_users_file_gives_all_its_faults_or_one(tmp_path: Path) -> None:
     path = tmp_path / "mine.py"
     path.write_text(MINE)
-    assert resolve([str(path)]).names == ("slots-earlier", "nothing")
-    assert resolve([f"{path}:nothing"]).names == ("nothing",)
+    assert resolve([str(path)]).names == ("slots-earlier", "same")
+    assert resolve([f"{path}:same"]).names == ("same",)
     assert resolve([f"{path}:Earlier", "stale-accept"]).names == ("slots-earlier", "stale-accept")
-    with pytest.raises(UsageError, match="no fault 'other': it defines slots-earlier, nothing"):
+    with pytest.raises(UsageError, match="no fault 'other': it defines slots-earlier, same"):
         resolve([f"{path}:other"])
 
 
@@ -79,7 +84,7 @@ def test_a_users_fault_is_run(tmp_path: Path) -> None:
     mine = resolve([f"{path}:slots-earlier"])
     assert mine.rank_policy.phases[0] == "free"
     assert mine.run(from_seed(1, 2, "v2"), kernels).steps
-    assert resolve([f"{path}:nothing"]).run(from_seed(1), kernels).clean
+    assert resolve([f"{path}:same"]).run(from_seed(1), kernels).clean
 
 
 @pytest.mark.parametrize(
