@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from stalerow.simulator.commands import display
 from stalerow.simulator.commands.options import (
     add_device,
     add_engine,
@@ -18,6 +20,8 @@ from stalerow.simulator.commands.options import (
 )
 
 if TYPE_CHECKING:
+    from stalerow.simulator.campaign.compare import Row, Setting
+    from stalerow.simulator.draw.record import Record
     from stalerow.simulator.run.outcome import FaultUse
 
 TRITON_SEEDS = range(0, 10)
@@ -42,6 +46,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="seeds A to B-1 (default: 0:10, 0:100 for references)",
     )
     parser.add_argument("--json", metavar="FILE", default=None, help="write the table to FILE")
+    display.add_html(parser, "the table, and two of the runs side by side,")
     add_fault(parser)
     add_only_faithful(parser)
     add_engine(parser, several=True)
@@ -85,9 +90,38 @@ def execute(args: argparse.Namespace) -> int:
     print_comparison(table, settings)
     if args.json:
         _write(args.json, table, seeds)
+    if args.html:
+        from stalerow.simulator.draw.report import comparison
+        from stalerow.simulator.draw.results import console
+
+        page = comparison(table, seeds, _side_by_side(table, settings))
+        display.save(args.html, page, "page", console())
     if any(row.violating for row in table):
         return 1
     return untested(subjects[0], uses, lambda text: print(f"note: {text}"))
+
+
+def _side_by_side(rows: Sequence[Row], settings: Sequence[Setting]) -> list[Record]:
+    """The first violating run and, of the same schedule, that of the kernel set with the fewest violations."""
+    from stalerow.simulator.draw.recorder import recorded
+
+    # What an installed scheduler decided is not in the schedule, and what killed its process would kill this one.
+    shown = [
+        (row.first, setting)
+        for row, setting in zip(rows, settings, strict=True)
+        if row.first is not None and row.first.launch != "process" and not setting.python
+    ]
+    if not shown:
+        return []
+    first, violating = min(shown, key=lambda pair: (pair[1].draw.pp or 0, pair[0].draw.seed))
+    rivals = [
+        (row.violating, setting.subject)
+        for row, setting in zip(rows, settings, strict=True)
+        if setting.draw == violating.draw and setting.subject != violating.subject and not setting.python
+    ]
+    subjects = [violating.subject, *[subject for _, subject in sorted(rivals, key=lambda rival: rival[0])[:1]]]
+    schedule = first.draw.schedule()
+    return [recorded(schedule, subject.run, str(subject), first.draw.command(subject)) for subject in subjects]
 
 
 def _engines(names: list[str], python: str | None) -> list[tuple[str | None, str]]:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import argparse
 import re
 import signal
+from typing import TYPE_CHECKING
 
+from stalerow.simulator.commands import display
 from stalerow.simulator.commands.options import (
     add_device,
     add_draw,
@@ -16,6 +18,10 @@ from stalerow.simulator.commands.options import (
     number,
     positive,
 )
+
+if TYPE_CHECKING:
+    from stalerow.simulator.campaign.findings import Tally
+    from stalerow.simulator.campaign.fuzz import Options
 
 DEFAULT_SECONDS = 60.0
 
@@ -51,6 +57,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--require-marks", action="store_true", help="fail if a situation worth testing never occurred")
     add_fault(parser)
     add_draw(parser, family=False)
+    display.add_html(parser, "what was found, with a page of each failure beside its file,")
     parser.add_argument(
         "--failures", default=None, metavar="DIR", help="where failures are saved (default: .stalerow/failures)"
     )
@@ -89,8 +96,36 @@ def execute(args: argparse.Namespace) -> int:
     with Screen(options) as screen:
         tally = Campaign(options, screen).run()
     screen.summary(tally, args.require_marks)
+    if args.html:
+        _report(args.html, options, tally)
     Annotations.from_environment().campaign(options, tally)
     return tally.exit_code(args.require_marks) or untested(subject, tally.faults, screen.note)
+
+
+def _report(path: str, options: Options, tally: Tally) -> None:
+    """The campaign's page, and one of every failure that can be run again in this process, beside its file."""
+    from pathlib import Path
+
+    from stalerow.simulator.draw.campaign import configuration
+    from stalerow.simulator.draw.html import page
+    from stalerow.simulator.draw.recorder import recorded
+    from stalerow.simulator.draw.report import campaign
+    from stalerow.simulator.draw.results import console
+
+    out, pages = console(), {}
+    for finding in tally.findings:
+        failure = finding.failure
+        # The NumPy twin checks every index, so it cannot take this process with it.
+        subject = failure.subject.twin() or failure.subject
+        if failure.violation is None or (failure.kind == "out of bounds" and subject == failure.subject):
+            continue
+        shown = pages[finding.path] = finding.path.with_suffix(".html")
+        again = f"stalerow replay {finding.path}"
+        record = recorded(failure.schedule, subject.run, str(failure.subject), again)
+        display.save(str(shown), page([record]), "page", out)
+    about = "; ".join(" ".join(line.split()) for line in configuration(options).splitlines())
+    report = campaign(f"stalerow fuzz: {options.subject}", about, tally, pages, Path(path).absolute().parent)
+    display.save(path, report, "page", out)
 
 
 def duration(text: str) -> float:

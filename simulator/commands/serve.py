@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
+from stalerow.simulator.commands import display
 from stalerow.simulator.commands.options import add_device, add_jobs, job_count, positive
 from stalerow.simulator.errors import UsageError
 
@@ -33,6 +34,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--acceptance-rates", type=float, nargs="+", default=None, metavar="R", help="share of steps accepting draft i"
     )
     model.add_argument("--cost", action="append", default=[], metavar="NAME=N", help="one entry of the cost model anew")
+    display.add_html(parser, "every run, plots, and the requests that broke,")
     parser.add_argument("--json", metavar="FILE", default=None, help="write every run and request to FILE")
     add_jobs(parser)
     add_device(parser)
@@ -131,6 +133,16 @@ def execute(args: argparse.Namespace) -> int:
     print_serving(results, acceptance.mean_length)
     if args.json:
         _write(args, results)
+    if args.html:
+        from stalerow.simulator.draw.report import serving
+        from stalerow.simulator.draw.results import console
+        from stalerow.simulator.draw.serving import PUBLISHED
+
+        about = (
+            f"a healthy model: acceptance length {acceptance.mean_length:.2f}, "
+            f"{results[0].healthy_tokens:.0f} output tokens; all times are of virtual time"
+        )
+        display.save(args.html, serving(results, about, PUBLISHED), "page", console())
     return 0 if all(result.clean for result in results) else 1
 
 

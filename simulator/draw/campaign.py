@@ -35,7 +35,7 @@ class Screen:
         self._rate = [(time.monotonic(), 0)]
 
     def __enter__(self) -> Screen:
-        self._say(_configuration(self._options))
+        self._say(configuration(self._options))
         if self._err.is_terminal:
             from rich.live import Live
 
@@ -135,7 +135,7 @@ def _seed(failure: Failure) -> str:
     return "no seed" if draw is None else f"seed {draw.seed}"
 
 
-def _configuration(options: Options) -> str:
+def configuration(options: Options) -> str:
     """The drawn configuration: all that decides which schedules are run, and with what."""
     i, n = options.shard
     draw = options.draw

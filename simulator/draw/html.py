@@ -31,19 +31,19 @@ KEYS = (
 )
 
 
-def page(records: Sequence[Record]) -> bytes:
-    """The page of one run, or of two kernel sets on the same schedule side by side."""
-    title = "stalerow: " + " and ".join(r.kernels for r in records)
+def page(records: Sequence[Record], title: str = "", about: str = "", below: str = "") -> bytes:
+    """The page of one run, or of two kernel sets on the same schedule side by side; `below` is HTML to end with."""
+    title = title or "stalerow: " + " and ".join(r.kernels for r in records)
     body = [_verdict(record, with_kernels=len(records) > 1) for record in records]
     keys = " ".join(f"<kbd>{escape(key)}</kbd> {text}" for key, text in KEYS)
     body += ['<div id="controls" class="controls"></div>', '<div id="runs" class="runs"></div>']
     body.append(f'<p class="soft keys">{keys}</p>')
     kinds = dict.fromkeys(v.kind for r in records for v in r.violations)
     body += [f"<details><summary>What is: {escape(kind)}?</summary>{as_html(kind)}</details>" for kind in kinds]
-    body.append(_marks(records))
+    body += [_marks(records), below]
     fields = {"event": Event.__struct_fields__, "write": Write.__struct_fields__}
     data = msgspec.json.encode({"records": records, "fields": fields})
-    return document(title, _about(records[0]), "\n".join(body), data)
+    return document(title, "; ".join(filter(None, (about, _about(records[0])))), "\n".join(body), data)
 
 
 def document(title: str, about: str, body: str, data: bytes = b'{"records": []}') -> bytes:
