@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import sys
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from stalerow.simulator.draw.picture import picture
@@ -65,8 +65,12 @@ class IsolationError(AssertionError):
     about: tuple[str, str] = ("", "")
 
     def __str__(self) -> str:
-        run = _Runner(self.subject, self.kernel_set)
-        return f"\n{picture(self.schedule, run, str(self.subject))}{self._again()}"
+        return f"\n{picture(self.schedule, self.run, str(self.subject))}{self._again()}"
+
+    @property
+    def run(self) -> Callable[..., Outcome]:
+        """Runs a schedule as this one was run; takes an observer as well."""
+        return _Runner(self.subject, self.kernel_set)
 
     def _again(self) -> str:
         """The command for the same failure; none where a command could not name the kernels or make the schedule."""

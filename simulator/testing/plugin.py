@@ -220,6 +220,7 @@ def _save(item: pytest.Item, error: IsolationError) -> tuple[dict[str, str], str
     folder = config.getoption("--stalerow-failures") or config.rootpath / failures.FOLDER
     path = failures.save(failure, folder, prefix=item.nodeid)
     shown = _relative(path, config.rootpath)
+    page = _relative(reports.save_page(error, failure, path, f"stalerow replay {shown}"), config.rootpath)
     draw = failure.origin.draw
     command = f"stalerow replay {shown}"
     properties = {
@@ -228,10 +229,11 @@ def _save(item: pytest.Item, error: IsolationError) -> tuple[dict[str, str], str
         "explanation": failure.violation.explanation if failure.violation else "",
         "seed": "drawn by Hypothesis" if draw is None else str(draw.seed),
         "file": str(shown),
+        "page": str(page),
         "command": command,
     }
     lines = [drawing] if drawing else []
-    lines += [f"saved:  {shown}", f"replay: {command}"]
+    lines += [f"saved:  {shown}", f"page:   {page}", f"replay: {command}"]
     if failure.origin.command:
         lines.append(f"        {failure.origin.command}   (the seed)")
     return properties, "\n".join(lines)

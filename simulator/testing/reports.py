@@ -6,6 +6,8 @@ shrink it in seconds.
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from stalerow.simulator.campaign import failures, findings
 from stalerow.simulator.campaign.failures import Failure
 from stalerow.simulator.campaign.trials import Reduction, Seen
@@ -36,3 +38,16 @@ def failure_of(error: IsolationError, shrink: bool = True) -> tuple[Failure, str
         if reduced.confirmed and not reduced.differing:
             return findings.shrunk(seen, subject, reduced), reduced.drawing
     return findings.unshrunk(seen, subject, ""), ""
+
+
+def save_page(error: IsolationError, failure: Failure, path: Path, again: str) -> Path:
+    """Write the page of a saved failure beside its file; returns where. `again` is the command that replays it."""
+    from stalerow.simulator.draw.html import page
+    from stalerow.simulator.draw.recorder import recorded
+    from stalerow.simulator.files import write_beside
+
+    subject = failure.subject.twin() if error.kernel_set is None else None
+    run = error.run if subject is None else subject.run
+    shown = path.with_suffix(".html")
+    write_beside(shown, page([recorded(failure.schedule, run, str(failure.subject), again)]))
+    return shown

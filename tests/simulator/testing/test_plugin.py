@@ -1,5 +1,6 @@
 """The pytest plugin, in a project of its own that only has stalerow installed."""
 
+import html
 import os
 import subprocess
 import sys
@@ -65,6 +66,10 @@ def test_a_failing_seed_is_drawn_saved_and_named(project, tmp_path, spread):
     assert found["stalerow.seed"] == "7"
     assert found["stalerow.command"] == command
     assert found["stalerow.file"] == str(path.relative_to(tmp_path))
+    assert found["stalerow.page"] == str(path.relative_to(tmp_path).with_suffix(".html"))
+    assert failures.load(path).failure.violation.explanation.split(";")[0] in (
+        html.unescape((tmp_path / found["stalerow.page"]).read_text())
+    )
     failure = failures.load(path).failure
     assert failure.shrunk
     assert len(failure.schedule.requests) == 2

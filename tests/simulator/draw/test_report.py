@@ -1,0 +1,73 @@
+"""Pages of what commands measured: the table, links that lead somewhere, two runs side by side."""
+
+import json
+import re
+
+import pytest
+
+from stalerow.simulator.commands.cli import main
+
+from .test_page import between
+
+
+def cells(text: str) -> list[list[str]]:
+    rows = re.findall(r"<tr>(.*?)</tr>", text)
+    return [[re.sub(r"<[^>]+>", "", cell) for cell in re.findall(r"<t[hd][^>]*>(.*?)</t[hd]>", row)] for row in rows]
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+
+
+def test_compare_shows_its_table_and_two_runs_of_the_first_violating_schedule(tmp_path):
+    sets = ["reference:batch-row", "reference:req-idx"]
+    command = ["compare", "--kernels", *sets, "--runner", "v2", "--pp", "2", "--seeds", "0:6", "--jobs", "1"]
+    assert main([*command, "--html", "compare.html", "--json", "compare.json"]) == 1
+    text = (tmp_path / "compare.html").read_text()
+    rows = json.loads((tmp_path / "compare.json").read_text())["rows"]
+    shown = {row[0]: row for row in cells(text) if row[0] in sets}
+    for row in rows:
+        assert shown[row["kernels"]][4:7] == [str(row["schedules"]), str(row["refused"]), str(row["violating"])]
+    data = json.loads(between(text, '<script type="application/json" id="data">', "</script>"))
+    assert [r["kernels"] for r in data["records"]] == sets
+    assert bool(data["records"][0].get("violations")) is True
+    assert bool(data["records"][1].get("violations")) is False
+
+
+def test_compare_without_a_violation_is_a_table_only(tmp_path):
+    command = ["compare", "--kernels", "reference:req-idx", "--runner", "v2", "--pp", "2", "--seeds", "0:2"]
+    assert main([*command, "--jobs", "1", "--html", "compare.html"]) == 0
+    assert json.loads(between((tmp_path / "compare.html").read_text(), 'id="data">', "</script>")) == {"records": []}
+
+
+def test_fuzz_links_what_it_saved_and_the_pages_beside_it(tmp_path):
+    command = ["fuzz", "--kernels", "reference:req-idx", "--fault", "null-state", "--runs", "6", "--jobs", "1"]
+    assert main([*command, "--html", "report/fuzz.html"]) == 1
+    text = (tmp_path / "report/fuzz.html").read_text()
+    links = [link for link in re.findall(r'<a href="([^"]*)"', text) if link.endswith((".json", ".html"))]
+    assert sorted(link.rsplit(".")[-1] for link in links) == ["html", "json"]
+    for link in links:
+        assert (tmp_path / "report" / link).exists()
+    assert "marks: schedules that had one" in text
+
+
+def test_serve_shows_every_run_and_what_users_reported(tmp_path):
+    command = ["serve", "--num-prompts", "4", "-pp", "2", "--random-input-len", "64", "--random-output-len", "16"]
+    command += ["--random-prefix-len", "16", "--block-size", "16", "--num-gpu-blocks", "400", "--jobs", "1"]
+    main([*command, "--html", "serve.html", "--json", "serve.json"])
+    text = (tmp_path / "serve.html").read_text()
+    runs = json.loads((tmp_path / "serve.json").read_text())["runs"]
+    shown = [row for row in cells(text) if row[0].startswith("reference:")]
+    assert [[row[0], row[3], row[12]] for row in shown] == [
+        [run["kernels"], str(run["stuck"]), str(run["steps"])] for run in runs
+    ]
+    assert "14 to 33 %" in text
+
+
+def test_a_file_that_cannot_be_written_is_one_line(tmp_path, capsys):
+    (tmp_path / "file").write_text("")
+    assert main(["run", "0", "--kernels", "reference:req-idx", "--quiet", "--html", "file/x.html"]) == 2
+    err = capsys.readouterr().err
+    assert err.count("\n") == 1
+    assert "file/x.html: cannot be written" in err
