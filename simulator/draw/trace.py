@@ -16,6 +16,8 @@ from stalerow.simulator.draw.record import Event, Executed, Prepared, Processed,
 
 ENGINE = 1
 """Process of the engine; rank r is process r + 2."""
+HEADLINES = 1001
+"""Processes from here on are the first violation's names: all that Perfetto shows before anything is unfolded."""
 THREADS = {"engine": 1, "host": 1, "main": 2, "side": 3}
 NAMES = {"engine": "engine", "host": "host", "main": "main stream", "side": "side stream"}
 
@@ -24,7 +26,7 @@ Json = dict[str, Any]
 
 def trace(record: Record) -> bytes:
     """The trace as JSON, to be written to a file."""
-    events = [*_names(record), *_Tracer(record).events()]
+    events = [*_names(record), *_headlines(record), *_Tracer(record).events()]
     about = {
         "kernels": record.kernels,
         "clock": "virtual time: the run's order of events, durations of the serving cost model",
@@ -48,6 +50,44 @@ def _names(record: Record) -> Iterator[Json]:
     for pid, actor in sorted(threads, key=lambda t: (t[0], THREADS[t[1]])):
         yield _meta("thread_name", pid, THREADS[actor], name=NAMES[actor])
         yield _meta("thread_sort_index", pid, THREADS[actor], sort_index=THREADS[actor])
+
+
+def _headlines(record: Record) -> Iterator[Json]:
+    """The first violation's names as processes of one long slice each, since only names of processes are in view."""
+    found = finding(record)
+    if found is None:
+        return
+    end = max((e.end for e in record.events), default=1)
+    args = msgspec.to_builtins(found.violation) | _named(found)
+    for pid, line in enumerate(headlines(found), HEADLINES):
+        yield _meta("process_name", pid, 0, name=f"{line} |")
+        yield _meta("thread_name", pid, 1, name="first violation")
+        yield {
+            "ph": "X",
+            "name": found.violation.explanation,
+            "cat": "finding",
+            "pid": pid,
+            "tid": 1,
+            "ts": 0,
+            "dur": end,
+            "args": args,
+        }
+
+
+def headlines(found: Finding) -> list[str]:
+    """What must be named at first sight, in lines that a narrow column holds."""
+    violation, move = found.violation, found.move
+    during = f", run in step {violation.during}" if violation.during != violation.step else ""
+    place = f"rank {violation.rank}" if violation.rank >= 0 else "engine"
+    meant = f", meant {move.source} to {move.target}" if move else ""
+    lines = [
+        f"FOUND {violation.kind}",
+        f"for {found.meant}, touched {found.other}" if found.other else f"for {found.meant}" if found.meant else "",
+        f"step {violation.step}{during}, {place}",
+        f"table row {found.row}, of step {found.table}" if found.stale else "",
+        f"block {found.source} to {found.target}{meant}" if found.source >= 0 and found.target >= 0 else "",
+    ]
+    return [line for line in lines if line]
 
 
 def _meta(what: str, pid: int, tid: int, **args: Any) -> Json:

@@ -31,7 +31,7 @@ def test_it_is_read_without_a_complaint(loaded):
 
 
 def test_processes_and_threads_are_ranks_and_streams(loaded):
-    found = {(r["process"], r["thread"]) for r in loaded.query(THREADS)}
+    found = {(r["process"], r["thread"]) for r in loaded.query(THREADS) if r["thread"] != "first violation"}
     assert found == {
         ("engine", "engine"),
         ("rank 0", "host"),
@@ -40,6 +40,17 @@ def test_processes_and_threads_are_ranks_and_streams(loaded):
         ("rank 1", "main stream"),
         ("rank 1", "side stream"),
     }
+
+
+def test_processes_name_the_first_violation_before_anything_is_unfolded(loaded):
+    names = [r["process"] for r in loaded.query(THREADS) if r["thread"] == "first violation"]
+    assert sorted(names) == [
+        "FOUND cross-request copy |",
+        "block 8 to 11, meant 8 to 6 |",
+        "for r3, touched r4 |",
+        "step 6, run in step 8, rank 0 |",
+        "table row 0, of step 7 |",
+    ]
 
 
 def test_launches_nest_in_their_steps(loaded, seed_bug):
@@ -85,4 +96,4 @@ def test_a_violation_can_be_asked_for_by_its_fields(loaded):
 
 def test_times_are_microseconds_of_virtual_time(loaded, seed_bug):
     end = max(e.end for e in seed_bug.events)
-    assert loaded.query("select max(ts + dur) as end from slice")[0]["end"] == end * 1000
+    assert loaded.query("select max(ts + dur) as end from slice where category != 'finding'")[0]["end"] == end * 1000
