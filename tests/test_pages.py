@@ -101,3 +101,9 @@ def test_the_install_commands_are_the_ones_that_ci_uses() -> None:
     assert "-c .ci/constraints.txt" in README
     assert (ROOT / ".ci/constraints.txt").exists()
     assert "-c .ci/constraints.txt" in (ROOT / ".ci/run").read_text()
+
+
+def test_every_picture_and_page_that_is_linked_is_there() -> None:
+    for page in PAGES:
+        for link in re.findall(r"\]\((?!https?:)([^)#]+)", page.read_text()):
+            assert (page.parent / link).exists(), f"{page.name} links {link}"
