@@ -10,6 +10,7 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from stalerow.simulator.commands import display
 from stalerow.simulator.commands.options import add_device, add_fault, add_jobs, job_count, number, positive
 from stalerow.simulator.errors import UsageError
 
@@ -52,6 +53,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add_jobs(parser)
     add_fault(parser)
     parser.add_argument("--failures", default=None, metavar="DIR", help="where failures are saved")
+    display.add_html(parser, "the counts and a page of each failure")
     add_device(parser)
 
 
@@ -83,7 +85,11 @@ def execute(args: argparse.Namespace) -> int:
         args.keep_going,
     )
     exploration.run()
-    return _told(exploration, args.failures)
+    saved: list[Path] = []
+    code = _told(exploration, args.failures, saved)
+    if args.html:
+        _report(args.html, exploration, saved)
+    return code
 
 
 def _asked(args: argparse.Namespace) -> Progress:
@@ -158,8 +164,25 @@ class _Lines:
         print(f"a worker {how} at {lease}", flush=True)
 
 
-def _told(exploration: Exploration, folder: str | None) -> int:
-    """Print what came of it; the exit code."""
+def _report(path: str, exploration: Exploration, saved: list[Path]) -> None:
+    """The page of the search, and one of each failure beside its file."""
+    from stalerow.simulator.draw.html import page
+    from stalerow.simulator.draw.recorder import recorded
+    from stalerow.simulator.draw.report import exploration as report
+    from stalerow.simulator.draw.results import console
+
+    progress, out = exploration.progress, console()
+    pages = [file.with_suffix(".html") for file in saved]
+    for failing, file, shown in zip(progress.failing, saved, pages, strict=True):
+        subject = progress.subject.twin() or progress.subject
+        again = f"stalerow replay {file}"
+        record = recorded(failing.schedule, subject.run, str(progress.subject), again)
+        display.save(str(shown), page([record]), "page", out)
+    display.save(path, report(progress, saved, pages, Path(path).absolute().parent), "page", out)
+
+
+def _told(exploration: Exploration, folder: str | None, saved: list[Path]) -> int:
+    """Print what came of it; the exit code. `saved` gets the file of every failure."""
     from stalerow.simulator.explore.bounds import complete
 
     progress = exploration.progress
@@ -170,7 +193,7 @@ def _told(exploration: Exploration, folder: str | None) -> int:
         f"reason, {counts.cut_states} runs at a state seen before"
     )
     for failing in progress.failing:
-        _tell(failing, progress, folder)
+        saved.append(_tell(failing, progress, folder))
     for lease, how in exploration.deaths:
         print(f"CRASH  {lease}: the process {how}")
     bad = bool(progress.failing or exploration.deaths)
@@ -190,7 +213,8 @@ def _told(exploration: Exploration, folder: str | None) -> int:
     return int(bad)
 
 
-def _tell(failing: Failing, progress: Progress, folder: str | None) -> None:
+def _tell(failing: Failing, progress: Progress, folder: str | None) -> Path:
+    """Save a failure and print it; where it was saved."""
     from stalerow.simulator.campaign import failures
     from stalerow.simulator.campaign.failures import Failure, Origin
 
@@ -214,6 +238,7 @@ def _tell(failing: Failing, progress: Progress, folder: str | None) -> None:
     print(f"       smallest: {len(requests)} requests ({shape})")
     print(f"       {violation.explanation}")
     print(f"       saved: {path}")
+    return path
 
 
 def _time(seconds: float) -> str:

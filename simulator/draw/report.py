@@ -1,7 +1,7 @@
 """Pages of what a command measured: tables, bars and links, in the shell of `html`.
 
 `compare` puts the first violating run beside a clean one of the same schedule above its table; `fuzz` links the pages
-of what it saved; `serve` shows its runs and the requests that broke.
+of what it saved; `explore` shows what was run and cut, `serve` its runs and the requests that broke.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from stalerow.simulator.campaign.compare import Row
     from stalerow.simulator.campaign.findings import Finding, Tally
     from stalerow.simulator.draw.record import Record
+    from stalerow.simulator.explore.progress import Progress
     from stalerow.simulator.serve.report import RequestResult, RunResult
 
 Cell = str | int | float
@@ -116,6 +117,36 @@ def campaign(title: str, about: str, tally: Tally, pages: Mapping[Path, Path], f
     if tally.missed:
         body += f'<p class="wrong">marks not seen: {escape(", ".join(tally.missed))}</p>'
     return document(title, about, body)
+
+
+def exploration(progress: Progress, saved: Sequence[Path], pages: Sequence[Path], folder: Path) -> bytes:
+    """`explore`: the bound, what was run and what was cut, and the failures with links relative to `folder`."""
+    counts = progress.counts
+    said = f"{progress.failed} of {progress.schedules} schedules violate" if progress.failing else "no violation"
+    state = "to the end" if progress.over else f"{progress.finished} of {progress.stop - progress.start} workloads"
+    verdict = "bad" if progress.failing else ""
+    body = f'<section class="verdict {verdict}"><h2>{said}</h2><p>searched {state}</p></section>'
+    links: dict[str, str] = {}
+    rows = []
+    for failing, file, shown in zip(progress.failing, saved, pages, strict=True):
+        seen = f"page of {file.stem}"
+        links |= {str(file): _relative(file, folder), seen: _relative(shown, folder)}
+        violation = failing.violation
+        where = f"{violation.launch} of step {violation.step} {violation.place}"
+        rows.append((violation.kind, where, violation.explanation, str(file), seen))
+    if rows:
+        body += table(("kind", "where", "what happened", "saved", "page"), rows, links)
+    names = {
+        "orders run to their end": counts.orders,
+        "runs": counts.runs,
+        "runs cut at a state seen before": counts.cut_states,
+        "runs cut since only commuting events were swapped": counts.cut_asleep,
+        "choices cut for the same reason": counts.cut_commuting,
+        "decisions visited": counts.decisions,
+    }
+    body += table(("counted", "number"), names.items())
+    body += bars("runs", [(name, number) for name, number in names.items() if "run" in name])
+    return document(f"stalerow explore: {progress.subject}", str(progress.bounds), body)
 
 
 def serving(results: Sequence[RunResult], about: str, reported: Sequence[tuple[str, str, str, str]]) -> bytes:

@@ -52,6 +52,19 @@ def test_fuzz_links_what_it_saved_and_the_pages_beside_it(tmp_path):
     assert "marks: schedules that had one" in text
 
 
+def test_explore_shows_its_counts_and_links_what_it_found(tmp_path, capsys):
+    bound = ["--requests", "1", "--pp", "1", "--steps", "4", "--prompt", "3", "--output", "3", "--jobs", "1"]
+    command = ["explore", "--kernels", "reference:req-idx", "--fault", "null-state", *bound]
+    assert main([*command, "--html", "explore.html"]) == 1
+    text = (tmp_path / "explore.html").read_text()
+    links = [link for link in re.findall(r'<a href="([^"]*)"', text) if link.endswith((".json", ".html"))]
+    assert links
+    assert all((tmp_path / link).exists() for link in links)
+    counted = dict(row for row in cells(text) if len(row) == 2)
+    printed = re.search(r"schedules, (\d+) runs, (\d+) decisions", capsys.readouterr().out)
+    assert (counted["runs"], counted["decisions visited"]) == tuple(f"{int(n):,}" for n in printed.groups())
+
+
 def test_serve_shows_every_run_and_what_users_reported(tmp_path):
     command = ["serve", "--num-prompts", "4", "-pp", "2", "--random-input-len", "64", "--random-output-len", "16"]
     command += ["--random-prefix-len", "16", "--block-size", "16", "--num-gpu-blocks", "400", "--jobs", "1"]
