@@ -9,3 +9,7 @@ class UsageError(ValueError):
 
 class InternalError(RuntimeError):
     """The simulator contradicts itself (exit code 3): a bug here, not in the kernels under test."""
+
+
+class BrokenRule(RuntimeError):
+    """The engine that schedules broke a rule of its own: a finding, whoever wrote that engine."""

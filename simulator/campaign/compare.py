@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
-from stalerow.simulator.campaign.workers import Workers
+from stalerow.simulator.campaign.failures import CRASH, HANG
+from stalerow.simulator.campaign.workers import Done, Workers
 from stalerow.simulator.run.subject import Subject
 from stalerow.simulator.schedule.draw import Draw
 
@@ -164,22 +165,37 @@ def results(settings: Sequence[Setting], seeds: Sequence[int], jobs: int = 1) ->
     with Workers(jobs, _run_task) as workers:
         for done in workers.map((setting, tuple(part)) for setting, part in tasks):
             setting, part = done.task
-            if done.died:
-                yield from (_death(setting, seed, done.died) for seed in part)
-            elif done.error is not None:
-                raise done.error
+            how = done.died or done.hung
+            if how and len(part) > 1:
+                suspects += [(setting, (seed,)) for seed in part]
             else:
-                yield from done.value
+                yield from _taken(done)
+        # One of a task's seeds took the process down: each by itself says which.
+        for done in workers.map(iter(suspects)):
+            yield from _taken(done)
 
 
 def _run_task(task: tuple[Setting, Sequence[int]]) -> list[Result]:
     return run_seeds(*task)
 
 
-def _death(setting: Setting, seed: int, how: str) -> Result:
-    """A process that dies of a wild copy is a finding."""
-    text = f"the worker process died ({how}) while it ran seeds with {setting.subject}, most likely of a wild copy"
-    first = First(setting.at(seed), "out of bounds", -1, "process", False, text, setting.command(seed))
+def _taken(done: Done) -> list[Result]:
+    """The results of a task; a lost one has a single seed."""
+    if done.died or done.hung:
+        setting, (seed,) = done.task
+        return [_lost(setting, seed, done)]
+    if done.error is not None:
+        raise done.error
+    results: list[Result] = done.value
+    return results
+
+
+def _lost(setting: Setting, seed: int, done: Done) -> Result:
+    """A run that kills its process, or never returns, is a finding."""
+    kind = CRASH if done.died else HANG
+    how = f"killed its process ({done.died})" if done.died else done.hung
+    text = f"seed {seed} with {setting.subject} {how}, twice"
+    first = First(setting.at(seed), kind, -1, "process", False, text, setting.command(seed))
     return Result(setting, seed, "", {}, first)
 
 

@@ -28,6 +28,7 @@ from stalerow.simulator.schedule.values import Schedule, validate
 FORMAT = 2
 FOLDER = Path(".stalerow") / "failures"
 CRASH = "crash"
+HANG = "hang"
 
 
 class Origin(msgspec.Struct, frozen=True, kw_only=True):

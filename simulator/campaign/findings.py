@@ -70,7 +70,11 @@ class Tally:
             return 130
         if self.breaches:
             return 3
-        return 1 if self.findings or (require_marks and self.missed) else 0
+        if self.findings:
+            return 1
+        if not self.schedules:
+            return 2
+        return 1 if require_marks and self.missed else 0
 
 
 def unshrunk(seen: Seen, subject: Subject, note: str) -> Failure:
@@ -112,12 +116,22 @@ def shrunk(seen: Seen, subject: Subject, reduced: Reduced) -> Failure:
 
 
 def crash(trial: Trial, how: str) -> Failure:
-    """A seed whose run killed its process."""
+    """A draw whose run killed its process, and another process after it."""
+    was = "was " if how.startswith("killed") else ""
+    return _without_violation(trial, failures.CRASH, f"the worker process {was}{how}; so did a second process")
+
+
+def hang(trial: Trial, how: str) -> Failure:
+    """A draw whose run did not return, and did not in another process either."""
+    return _without_violation(trial, failures.HANG, f"the schedule {how}")
+
+
+def _without_violation(trial: Trial, kind: str, note: str) -> Failure:
     return Failure(
-        kind=failures.CRASH,
+        kind=kind,
         subject=trial.subject,
-        note=f"the worker process was {how}" if how.startswith("killed") else f"the worker process {how}",
-        origin=_bare_origin(trial.draw, trial.subject, failures.CRASH),
+        note=note,
+        origin=_bare_origin(trial.draw, trial.subject, kind),
         versions=failures.versions(),
         schedule=trial.draw.schedule(),
     )

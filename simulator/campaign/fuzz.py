@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from stalerow.simulator.universes.scan import Universe
 
 SCOUTS_AHEAD = 64
+SHRINK_AT_LEAST_S = 10.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +41,7 @@ class Options:
 
     `shard` is (i, n): every n-th seed beginning with the i-th, i from 1.
 
+    `schedule_s`: seconds after which a schedule's run is taken for hung.
     `universes`: schedules that run side by side in a pack, of `families` memory layouts in turn.
     """
 
@@ -53,6 +55,7 @@ class Options:
     folder: Path = failures.FOLDER
     universes: int | None = None
     families: int = 1
+    schedule_s: float | None = None
 
     def draws(self) -> Iterator[Draw]:
         i, n = self.shard
@@ -86,8 +89,9 @@ class Campaign:
         self._over = False
 
     def _begin(self, draws: Iterator[Draw], scouted: Iterator[Draw]) -> None:
-        self._real = TrialStream(self.subject, draws, again=self.twin is None)
-        self._scouts = None if self.twin is None else TrialStream(self.twin, scouted, again=False)
+        limit = self.options.schedule_s
+        self._real = TrialStream(self.subject, draws, self.twin is None, limit)
+        self._scouts = None if self.twin is None else TrialStream(self.twin, scouted, False, limit)
 
     def run(self) -> Tally:
         """Until the seeds or the time are used up, or the first finding unless told to keep going, or Ctrl-C."""
@@ -161,6 +165,11 @@ class Campaign:
                 return task
         return self._real.next()
 
+    def _left(self) -> float | None:
+        """Seconds for shrinking a finding of now: what is left of the campaign's, but enough to be of use."""
+        limit = self.options.seconds
+        return None if limit is None else max(limit - self.tally.seconds, SHRINK_AT_LEAST_S)
+
     def _late(self) -> bool:
         limit = self.options.seconds
         return limit is not None and time.monotonic() - self.tally.began >= limit
@@ -180,10 +189,10 @@ class Campaign:
         """A seed's result, in the order of seeds."""
         trial: Trial = done.task
         universe = self._flagged.get(trial.draw)
-        if universe and (done.died or done.error or done.value.violation or done.value.differs):
+        if universe and (done.died or done.hung or done.error or done.value.violation or done.value.differs):
             self._explained.add(universe.refused)
-        if done.died:
-            return self._died(trial, done.died)
+        if done.died or done.hung:
+            return self._lost(trial, done)
         if done.error is not None:
             return self._raised(trial.draw, trial.subject, done)
         seen: Seen = done.value
@@ -243,7 +252,7 @@ class Campaign:
         if key in self._known or stopping:
             return
         self._known.add(key)
-        reduction = Reduction(seen, self.subject, trial.subject)
+        reduction = Reduction(seen, self.subject, trial.subject, self.options.schedule_s, self._left())
         if trial.subject == self.subject:
             # Saved at once, unshrunk; shrinking overwrites the file.
             self._save(findings.unshrunk(seen, trial.subject, "not shrunk yet"))
@@ -253,8 +262,8 @@ class Campaign:
         reduction: Reduction = done.task
         seen, violation = reduction.seen, reduction.seen.violation
         assert violation is not None
-        if done.died or done.error is not None:
-            why = done.died or str(done.error)
+        if done.died or done.hung or done.error is not None:
+            why = done.died or done.hung or str(done.error)
             self._found(findings.unshrunk(seen, reduction.finder, f"shrinking ended early: {why}"))
             return
         reduced: Reduced = done.value
@@ -279,14 +288,15 @@ class Campaign:
         self._over = not self.options.keep_going
         self.listener.finding(finding)
 
-    def _died(self, trial: Trial, how: str) -> None:
-        """A seed that killed its worker is a finding of its own kind; it is not shrunk."""
-        key = (failures.CRASH, how)
-        self.tally.count((), failures.CRASH)
+    def _lost(self, trial: Trial, done: Done) -> None:
+        """A draw whose run killed its process or never returned is a finding of its own kind; it is not shrunk."""
+        failure = findings.crash(trial, done.died) if done.died else findings.hang(trial, done.hung)
+        key = (failure.kind, done.died or done.hung)
+        self.tally.count((), failure.kind)
         if key in self._known:
             return
         self._known.add(key)
-        self._found(findings.crash(trial, how))
+        self._found(failure)
 
     def _raised(self, draw: Draw, subject: Subject, done: Done) -> None:
         if isinstance(done.error, UsageError):

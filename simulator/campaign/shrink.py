@@ -9,6 +9,9 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import signal
+import threading
+import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -61,7 +64,17 @@ class _Decided(Exception):
 class Candidates:
     """Answers whether a candidate fails in the same way; equal candidates run once, and no run longer than it must."""
 
-    def __init__(self, subject: Subject, wanted: Signature, budget: int, prepare: Prepare) -> None:
+    def __init__(
+        self,
+        subject: Subject,
+        wanted: Signature,
+        budget: int,
+        prepare: Prepare,
+        schedule_s: float | None = None,
+        shrink_s: float | None = None,
+    ) -> None:
+        self._schedule_s = schedule_s
+        self._deadline = None if shrink_s is None else time.monotonic() + shrink_s
         self._subject, self._wanted, self._budget, self.prepare = subject, wanted, budget, prepare
         self._known: dict[bytes, bool] = {}
         self._shortest: int | None = None
@@ -69,7 +82,8 @@ class Candidates:
 
     @property
     def spent(self) -> bool:
-        return self.runs >= self._budget
+        late = self._deadline is not None and time.monotonic() >= self._deadline
+        return late or self.runs >= self._budget
 
     def allow(self, more: int) -> None:
         """Give what comes next runs of its own, however many have been used."""
@@ -112,7 +126,8 @@ class Candidates:
                 raise _Decided(False)
 
         try:
-            outcome = self._subject.run(schedule, observer=watch)
+            with _alarm(self._schedule_s):
+                outcome = self._subject.run(schedule, observer=watch)
         except _Decided as decided:
             same = decided.same
         except (UsageError, InternalError):
@@ -129,14 +144,17 @@ def shrink(
     schedule: Schedule,
     wanted: Signature,
     budget: int = BUDGET,
+    schedule_s: float | None = None,
+    shrink_s: float | None = None,
 ) -> Shrunk:
     """Shrink a failing schedule. A schedule that was drawn goes through Hypothesis; any other only through edits.
 
-    Every candidate keeps to what the draw asked for.
+    Every candidate keeps to what the draw asked for and returns within `schedule_s` seconds. It ends with `budget` or
+    after `shrink_s` seconds, with what is smallest by then.
     """
     draw = schedule.draw if genuine(schedule) else None
     prepare: Prepare = _as_it_is if draw is None else functools.partial(as_asked, draw=draw)
-    candidates = Candidates(subject, wanted, budget, prepare)
+    candidates = Candidates(subject, wanted, budget, prepare, schedule_s, shrink_s)
     best = schedule
     if draw is not None:
         best = prepare(_by_hypothesis(candidates, draw) or schedule)
@@ -239,10 +257,12 @@ def _without_parts(
 ) -> RecordingChooser:
     """Leave out requests and holds first: Hypothesis would rather keep many small ones than few."""
     position = len(start.parts)
-    while position:
+    while position and not candidates.spent:
         position -= 1
         less = RecordingChooser(RecordedChooser(_leaving_out(start, position)))
-        if candidates.fails(generate(less, pp, runner)):
+        # The generator has its own idea of the fewest: it may put back what was left out.
+        fewer = candidates.fails(generate(less, pp, runner)) and len(less.parts) < len(start.parts)
+        if fewer:
             start, position = less, len(less.parts)
     return start
 
@@ -268,6 +288,26 @@ def _first(candidates: Candidates, options: Iterable[Schedule]) -> Schedule | No
         if candidates.fails(option):
             return option
     return None
+
+
+@contextlib.contextmanager
+def _alarm(seconds: float | None) -> Iterator[None]:
+    """Ends a run that takes too long, where a signal can: in the main thread, between two Python instructions."""
+    main = threading.current_thread() is threading.main_thread()
+    if seconds is None or not main or not hasattr(signal, "SIGALRM"):
+        yield
+        return
+
+    def ring(*_: object) -> None:
+        raise _Decided(False)
+
+    before = signal.signal(signal.SIGALRM, ring)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
 
 
 def first_signature(violations: Sequence[Violation]) -> Signature | None:

@@ -16,7 +16,10 @@ RUN_AGAIN_EVERY = 16
 class TrialStream:
     """The trials of one subject, given out and taken back in the order of draws."""
 
-    def __init__(self, subject: Subject, draws: Iterator[Draw], again: bool) -> None:
+    def __init__(
+        self, subject: Subject, draws: Iterator[Draw], again: bool, schedule_s: float | None = None
+    ) -> None:
+        self._schedule_s = schedule_s
         self.subject, self._draws, self._again = subject, draws, again
         self._order: deque[int] = deque()
         self._ended: dict[int, Done] = {}
@@ -30,7 +33,7 @@ class TrialStream:
             return None
         again = self._again and self.given % RUN_AGAIN_EVERY == 0
         self.given += 1
-        return Trial(draw, self.subject, 2 if again else 1)
+        return Trial(draw, self.subject, 2 if again else 1, self._schedule_s)
 
     def gave(self, ticket: int) -> None:
         self._order.append(ticket)

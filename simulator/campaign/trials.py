@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from stalerow.simulator.run.outcome import FaultUse, Outcome
 
 BUDGET_WITHOUT_TWIN = 250
+LONGEST_SHRINK_S = 3600.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,11 +50,16 @@ class Seen:
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """Run a draw's schedule, `times` times."""
+    """Run a draw's schedule, `times` times. A run that takes longer than `schedule_s` seconds is taken for hung."""
 
     draw: Draw
     subject: Subject
     times: int = 1
+    schedule_s: float | None = None
+
+    @property
+    def limit_s(self) -> float | None:
+        return None if self.schedule_s is None else self.schedule_s * self.times
 
     def __str__(self) -> str:
         return self.draw.command(self.subject)
@@ -96,11 +102,24 @@ class Reduced:
 
 @dataclass(frozen=True, slots=True)
 class Reduction:
-    """Shrink what `finder` showed in `seen`, then confirm it with `subject`, whose twin `finder` may be."""
+    """Shrink what `finder` showed in `seen`, then confirm it with `subject`, whose twin `finder` may be.
+
+    It ends after `shrink_s` seconds with the smallest schedule by then; a candidate that takes longer than `schedule_s`
+    does not count as failing.
+    """
 
     seen: Seen
     subject: Subject
     finder: Subject = field(default_factory=Subject)
+    schedule_s: float | None = None
+    shrink_s: float | None = None
+
+    @property
+    def limit_s(self) -> float | None:
+        """What a reduction may take that keeps to its bounds; only a hung one takes longer."""
+        if self.schedule_s is None:
+            return None
+        return (LONGEST_SHRINK_S if self.shrink_s is None else self.shrink_s) + 6 * self.schedule_s
 
     def __str__(self) -> str:
         return f"{self.seen.draw.command(self.finder)} (shrinking)"
@@ -118,7 +137,7 @@ class Reduction:
         if self.finder.kernels.startswith("reference:"):
             budget = BUDGET
         wanted = signature(violation)
-        shrunk = shrink(self.finder, schedule, wanted, budget)
+        shrunk = shrink(self.finder, schedule, wanted, budget, self.schedule_s, self.shrink_s)
         first, second = (self.subject.run(shrunk.schedule) for _ in range(2))
         if first.digest != second.digest:
             return self._breach(shrunk.schedule, violation, first.digest, second.digest)

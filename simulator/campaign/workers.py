@@ -1,17 +1,22 @@
-"""Worker processes that may die: each task is written down before it starts, and a death costs that task only.
+"""Worker processes that may die or hang: each task is written down before it starts, and costs itself only.
 
 In: picklable tasks and an importable function. Out: a `Done` for each task, as they end: its value, the error it
-raised, or how its process died. A worker that died is replaced. Used by `fuzz`; Triton's interpreter is not thread-safe
-and a wild copy can kill a process, so parallelism is by process.
+raised, how its process died, or where it was when its time was up. Whoever takes a process down from outside (an
+out-of-memory killer, an operator) is not the task's fault: a task is given to a fresh process once more before it is
+blamed. Triton's interpreter is not thread-safe and a wild copy can kill a process, so parallelism is by process.
 """
 
 from __future__ import annotations
 
 import contextlib
+import faulthandler
 import os
+import re
 import signal
 import sys
+import tempfile
 import threading
+import time
 import traceback
 from collections import deque
 from collections.abc import Callable, Iterator
@@ -26,11 +31,16 @@ from stalerow.simulator.errors import InternalError, UsageError
 GRACE_S = 2.0
 TICK_S = 0.25
 STARTS_WITHOUT_A_RESULT = 3
+STACK_SIGNAL = signal.SIGUSR1
+_LIBRARY = re.compile(r"/(site-packages|lib/python[\d.]+)/(?!stalerow/)|<frozen|<string>")
+ATTEMPTS = 2
+"""How often a task may take its process down, or not return, before it is blamed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """How a task ended: `value`, or `error` (an exception that it raised), or `died` (how its process ended)."""
+    """How a task ended: `value`, or `error` (an exception that it raised), or `died` (how its process ended), or `hung`
+    (where it was when its time was up)."""
 
     ticket: int
     task: Any
@@ -38,6 +48,7 @@ class Done:
     error: BaseException | None = None
     trace: str = ""
     died: str = ""
+    hung: str = ""
 
 
 class Worker:
@@ -47,10 +58,14 @@ class Worker:
         context = get_context("spawn")
         self.pipe, other = context.Pipe()
         self.note = note
-        self.process = context.Process(target=_serve, args=(work, other, note), daemon=True)
+        handle, name = tempfile.mkstemp(prefix="stalerow-", suffix=".stack")
+        os.close(handle)
+        self.stack = Path(name)
+        self.process = context.Process(target=_serve, args=(work, other, note, self.stack), daemon=True)
         self.process.start()
         other.close()
         self.at: tuple[int, Any] | None = None
+        self.began = 0.0
 
     def give(self, ticket: int, task: Any) -> bool:
         """Start a task; False if the process is dead already."""
@@ -58,7 +73,7 @@ class Worker:
             self.pipe.send(task)
         except (BrokenPipeError, OSError):
             return False
-        self.at = ticket, task
+        self.at, self.began = (ticket, task), time.monotonic()
         return True
 
     def take(self) -> Done:
@@ -72,6 +87,16 @@ class Worker:
             return Done(*at, died=_how(self.process.exitcode))
         return Done(*at, value, error, trace)
 
+    def where(self) -> str:
+        """What the process is executing, as file and line, innermost first, as far as it can be told."""
+        with contextlib.suppress(OSError, TypeError):
+            os.kill(self.process.pid, STACK_SIGNAL)  # type: ignore[arg-type]
+            deadline = time.monotonic() + GRACE_S
+            while not self.stack.stat().st_size and time.monotonic() < deadline:
+                time.sleep(0.02)
+            return _innermost(self.stack.read_text(errors="replace"))
+        return ""
+
     def stop(self) -> None:
         """End the process, whatever it is doing."""
         self.pipe.close()
@@ -80,6 +105,7 @@ class Worker:
         if self.process.is_alive():
             self.process.kill()
             self.process.join()
+        self.stack.unlink(missing_ok=True)
         if self.note is not None:
             self.note.unlink(missing_ok=True)
 
@@ -88,11 +114,14 @@ class Workers:
     """A fixed number of worker processes. Use as a context manager; leaving it ends them at once.
 
     `notes` is a folder where each worker keeps a file that names the task it is at, for the case that this process is
-    killed too.
+    killed too. `limit_s`: seconds that a task may take, unless it says so itself (in its own `limit_s`).
     """
 
-    def __init__(self, jobs: int, work: Callable[[Any], Any], notes: Path | None = None) -> None:
-        self._work, self._notes = work, notes
+    def __init__(
+        self, jobs: int, work: Callable[[Any], Any], notes: Path | None = None, limit_s: float | None = None
+    ) -> None:
+        self._work, self._notes, self._limit_s = work, notes, limit_s
+        self._failed: dict[int, int] = {}
         if notes is not None:
             notes.mkdir(parents=True, exist_ok=True)
         self._workers = [self._start(i) for i in range(jobs)]
@@ -129,15 +158,47 @@ class Workers:
         self._assign()
         busy = {w.pipe: w for w in self._workers if w.at is not None}
         done = []
-        for ready in connection.wait(list(busy), timeout) if busy else ():
+        for ready in connection.wait(list(busy), self._patience(timeout)) if busy else ():
             assert isinstance(ready, Connection)
-            worker = busy[ready]
+            worker = busy.pop(ready)
             result = worker.take()
-            done.append(result)
             if result.died:
                 self._replace(worker)
+            if not (result.died and self._once_more(result)):
+                done.append(result)
+        late = (self._overdue(worker) for worker in busy.values())
+        done += [result for result in late if result is not None and not self._once_more(result)]
         self._assign()
         return done
+
+    def _patience(self, timeout: float | None) -> float | None:
+        """How long to wait at most: limits are looked at every `TICK_S`."""
+        limited = any(w.at is not None and self._limit(w.at[1]) is not None for w in self._workers)
+        return min(timeout, TICK_S) if limited and timeout is not None else TICK_S if limited else timeout
+
+    def _limit(self, task: Any) -> float | None:
+        own: float | None = getattr(task, "limit_s", None)
+        return self._limit_s if own is None else own
+
+    def _overdue(self, worker: Worker) -> Done | None:
+        """Ends a task whose time is up."""
+        assert worker.at is not None
+        limit = self._limit(worker.at[1])
+        if limit is None or time.monotonic() - worker.began < limit:
+            return None
+        where = worker.where()
+        at, worker.at = worker.at, None
+        self._replace(worker)
+        return Done(*at, hung=f"did not return within {limit:g} s{f'; it was at {where}' if where else ''}")
+
+    def _once_more(self, done: Done) -> bool:
+        """Whether the task gets another, fresh process."""
+        self._failed[done.ticket] = self._failed.get(done.ticket, 0) + 1
+        if self._failed[done.ticket] >= ATTEMPTS:
+            del self._failed[done.ticket]
+            return False
+        self._waiting.appendleft((done.ticket, done.task))
+        return True
 
     def map(self, tasks: Iterator[Any], meanwhile: Callable[[], None] | None = None) -> Iterator[Done]:
         """Every task's result in the order of the tasks, never more in flight than there are workers.
@@ -205,9 +266,11 @@ def alive(pid: int) -> bool:
     return True
 
 
-def _serve(work: Callable[[Any], Any], pipe: Connection, note: Path | None) -> None:
+def _serve(work: Callable[[Any], Any], pipe: Connection, note: Path | None, stack: Path) -> None:
     """The worker's loop; ends when the parent's end of the pipe is gone. Ctrl-C is the parent's to handle."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    with contextlib.suppress(OSError):
+        faulthandler.register(STACK_SIGNAL, stack.open("w"), all_threads=False)
     threading.Thread(target=_end_with_parent, daemon=True).start()
     while True:
         try:
@@ -239,6 +302,13 @@ def _attempt(work: Callable[[Any], Any], task: Any) -> tuple[Any, BaseException 
         return None, _portable(shown), traceback.format_exc()
     finally:
         sys.stdout.flush()
+
+
+def _innermost(stack: str) -> str:
+    """'mamba_utils.py:459' of a stack as `faulthandler` writes it, leaving libraries' frames out."""
+    frames = re.findall(r'File "(.*?)", line (\d+) in', stack)
+    own = [(file, line) for file, line in frames if not _LIBRARY.search(file)]
+    return next((f"{Path(file).name}:{line}" for file, line in own or frames), "")
 
 
 def _portable(error: BaseException) -> BaseException:

@@ -50,24 +50,34 @@ class Annotations:
             entries.append(Entry(title, text, failure.origin.command, str(finding.path)))
         i, n = options.shard
         head = f"stalerow fuzz, {options.subject}, shard {i}/{n}: {tally.schedules} schedules"
-        self.report(head, entries, tally.marks, tally.missed)
+        clean = "No violation." if tally.schedules else "Nothing was run: no schedule ended."
+        self.report(head, entries, tally.marks, tally.missed, clean)
 
-    def report(self, head: str, entries: Sequence[Entry], marks: Mapping[str, int], missed: Sequence[str] = ()) -> None:
+    def report(
+        self,
+        head: str,
+        entries: Sequence[Entry],
+        marks: Mapping[str, int],
+        missed: Sequence[str] = (),
+        clean: str = "No violation.",
+    ) -> None:
         if self.active:
             for entry in entries:
                 print(f"::error title={_property(entry.title)}::{_data(f'{entry.text} | {entry.command}')}")
         if self.summary is not None:
             with open(self.summary, "a", encoding="utf-8") as file:
-                file.write(_markdown(head, entries, marks, missed))
+                file.write(_markdown(head, entries, marks, missed, clean))
 
 
-def _markdown(head: str, entries: Sequence[Entry], marks: Mapping[str, int], missed: Sequence[str]) -> str:
+def _markdown(
+    head: str, entries: Sequence[Entry], marks: Mapping[str, int], missed: Sequence[str], clean: str
+) -> str:
     lines = [f"### {head}", ""]
     if entries:
         lines += ["| violation | what happened | replay |", "| --- | --- | --- |"]
         lines += [f"| {_cell(e.title)} | {_cell(e.text)} | `{_cell(e.command)}` |" for e in entries]
     else:
-        lines.append("No violation.")
+        lines.append(clean)
     seen = ", ".join(f"{name} {count}" for name, count in sorted(marks.items()))
     lines += ["", f"Marks: {seen or 'none'}."]
     if missed:

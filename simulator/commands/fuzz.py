@@ -36,6 +36,13 @@ def configure(parser: argparse.ArgumentParser) -> None:
         metavar="T",
         help="how long: 60s, 5m, 1h (default: 60s if --runs is not given either)",
     )
+    parser.add_argument(
+        "--schedule-time",
+        type=duration,
+        default=None,
+        metavar="T",
+        help="how long one schedule may take before it is a finding, a hang (default: 60s for references, 5m else)",
+    )
     parser.add_argument("--seed", type=number, default=0, metavar="S", help="first seed (default: %(default)s)")
     add_jobs(parser)
     parser.add_argument("--shard", type=shard, default=(1, 1), metavar="I/N", help="every N-th seed, from the I-th on")
@@ -90,6 +97,7 @@ def execute(args: argparse.Namespace) -> int:
         folder=Path(args.failures) if args.failures else failures.FOLDER,
         universes=args.universes,
         families=args.families,
+        schedule_s=args.schedule_time or (60.0 if subject.kernels.startswith("reference:") else 300.0),
     )
     # A campaign that is told to end keeps what it has, whichever signal tells it.
     signal.signal(signal.SIGTERM, signal.default_int_handler)

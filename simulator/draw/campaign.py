@@ -102,7 +102,9 @@ class Screen:
             self._say("interrupted: everything found so far is saved")
         for finding in [*tally.findings, *tally.breaches]:
             self._say(f"{finding.failure.kind}: {finding.path}")
-        if not (tally.findings or tally.breaches or tally.interrupted):
+        if not tally.schedules and not (tally.findings or tally.breaches or tally.interrupted):
+            self._say(f"nothing was run: {_nothing(self._options)}")
+        elif not (tally.findings or tally.breaches or tally.interrupted):
             self._say(f"clean: no violation with {self._options.subject}")
 
     def _commands(self, finding: Finding) -> None:
@@ -128,6 +130,16 @@ class Screen:
     def _say(self, text: str) -> None:
         target = self._live.console if self._live is not None and self._out.is_terminal else self._out
         target.print(text, markup=False, highlight=False, soft_wrap=True)
+
+
+def _nothing(options: Options) -> str:
+    """Why a campaign ended without a schedule that ran to its end, and what to do."""
+    if next(options.draws(), None) is None:
+        i, n = options.shard
+        return f"shard {i} of {n} has no seed of {options.runs}: give more --runs, or fewer shards"
+    if options.seconds:
+        return f"no schedule ended within {options.seconds:g} s: give more --time"
+    return "no schedule ended"
 
 
 def _seed(failure: Failure) -> str:

@@ -22,6 +22,8 @@ Kind = Literal[
     "leak",
     "starvation",
     "preemption loop",
+    "kernel raised",
+    "broken rule",
 ]
 KINDS: tuple[str, ...] = Kind.__args__  # type: ignore[attr-defined]
 

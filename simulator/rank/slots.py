@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from stalerow.simulator.errors import InternalError
+from stalerow.simulator.errors import BrokenRule
 
 
 class SlotTable:
@@ -25,7 +25,7 @@ class SlotTable:
     def take(self, request: str, choose: Callable[[list[int]], int]) -> int:
         """Give the request the slot that `choose` takes off the free list."""
         if not self.free:
-            raise InternalError(f"no free slot for {request}: the engine admitted more than max_num_seqs requests")
+            raise BrokenRule(f"no free slot for {request}: the engine admitted more than max_num_seqs requests")
         slot = self.slot_of[request] = choose(self.free)
         return slot
 

@@ -16,22 +16,27 @@ from stalerow.simulator.engine.core import Delivered, EngineCore
 from stalerow.simulator.engine.interface import Engine
 from stalerow.simulator.engine.policies import Policies
 from stalerow.simulator.engine.step import Step
-from stalerow.simulator.errors import InternalError, UsageError
+from stalerow.simulator.errors import BrokenRule, InternalError, UsageError
+from stalerow.simulator.files import one_line
 from stalerow.simulator.oracle.judge import RankJudge
 from stalerow.simulator.oracle.resources import Resources
-from stalerow.simulator.oracle.violations import Marks, Violation
+from stalerow.simulator.oracle.violations import ENGINE, Marks, Violation
 from stalerow.simulator.oracle.watch import Watch
 from stalerow.simulator.rank.base import Rank
-from stalerow.simulator.rank.operations import Forward, Operation
+from stalerow.simulator.rank.operations import Forward, Indices, Operation, Postprocess, Precopy, Preprocess
 from stalerow.simulator.rank.policy import RankPolicy
 from stalerow.simulator.rank.v1 import RankV1
 from stalerow.simulator.rank.v2 import RankV2
 from stalerow.simulator.rank.wires import Wires
+from stalerow.simulator.run.blame import kernel_raised
 from stalerow.simulator.run.engine_loop import EngineLoop
 from stalerow.simulator.run.events import event
 from stalerow.simulator.schedule.choosers import OrderChooser
 from stalerow.simulator.schedule.values import Schedule
 from stalerow.simulator.truth.plan import Planner
+
+UNDER_TEST = (Preprocess, Precopy, Postprocess, Indices)
+"""Operations that launch a kernel under test: what these raise is a finding."""
 
 Observer = Callable[["Simulation", str, "Operation | Step | None"], None]
 EngineFactory = Callable[[EngineConfig], Engine]
@@ -74,6 +79,7 @@ class Simulation:
         self.judges = [watch(rank, self.planner, self.marks, self.found) for rank in self.ranks]
         for rank, judge in zip(self.ranks, self.judges):
             rank.harness = judge
+        self._over = False
         self._acts = self._actors()
         streams = [(f"device{rank.index}", rank.queue) for rank in self.ranks] + [("side", self.ranks[-1].side)]
         self._streams = [(name, queue.operations) for name, queue in streams]
@@ -97,9 +103,15 @@ class Simulation:
     def run(self) -> None:
         """Run until nothing can act any more, then check what the prefix cache still offers."""
         acts, observer, pending = self._acts, self.observer, partial(event, self)
-        while enabled := self._enabled():
+        while not self._over and (enabled := self._enabled()):
             actor = enabled[self.order.next(enabled, pending) if len(enabled) > 1 else 0]
-            done = acts[actor]()
+            try:
+                done = acts[actor]()
+            except (BrokenRule, AssertionError) as error:
+                if isinstance(error, AssertionError) and actor != "engine":
+                    raise
+                self._broken_rule(error)
+                return
             if observer is not None:
                 observer(self, actor, done)
         if self.engine.core.inflight and not self.engine.stopped and not self.found:
@@ -128,8 +140,14 @@ class Simulation:
         operation = rank.queue.head()
         try:
             rank.execute()
-        except (OutOfBounds, ValueError) as error:
-            if not isinstance(operation, Forward) and not isinstance(error, OutOfBounds):
+        except Exception as error:
+            if isinstance(operation, UNDER_TEST) and not isinstance(error, (OutOfBounds, UsageError)):
+                self.found.append(kernel_raised(rank.index, operation, error))
+                self.engine.stopped = "kernel raised"
+                self._over = True
+                return operation
+            refused = isinstance(operation, Forward) and isinstance(error, ValueError)
+            if not (refused or isinstance(error, OutOfBounds)):
                 raise
             self._out_of_bounds(rank, operation, error)
             rank.after_failed(operation)
@@ -143,7 +161,22 @@ class Simulation:
         self.judges[-1].after(operation)
         return operation
 
-    def _out_of_bounds(self, rank: Rank, operation: Operation, error: OutOfBounds | ValueError) -> None:
+    def _broken_rule(self, error: Exception) -> None:
+        """What the engine decides after breaking one of its rules means nothing: the run ends."""
+        step = self.engine.steps + 1
+        self.found.append(
+            Violation(
+                kind="broken rule",
+                rank=ENGINE,
+                launch="schedule",
+                step=step,
+                during=step,
+                explanation=f"the engine broke a rule of its own: {one_line(error) or type(error).__name__}",
+            )
+        )
+        self.engine.stopped = "broken rule"
+
+    def _out_of_bounds(self, rank: Rank, operation: Operation, error: Exception) -> None:
         """A kernel was told to leave its arrays; the stand-in forward refuses counts that its inputs cannot have."""
         block = getattr(error, "block_id", None)
         of = operation.batch_step

@@ -14,7 +14,7 @@ import numpy as np
 
 from stalerow.kernels.base.device import HostArray
 from stalerow.simulator.engine.step import ScheduledRow, Step
-from stalerow.simulator.errors import InternalError
+from stalerow.simulator.errors import BrokenRule
 from stalerow.simulator.schedule.values import Request
 from stalerow.simulator.truth.model import Sampled
 from stalerow.simulator.truth.streams import TokenStream, junk_hash
@@ -127,12 +127,12 @@ class Planner:
         return self.streams[request].slice(0, self.requests[request].prompt_len)
 
     def plan(self, step: Step) -> StepPlan:
-        """Plan a newly scheduled step. Raises `InternalError` if the engine replays tokens it was never given."""
+        """Plan a newly scheduled step. Raises `BrokenRule` if the engine replays tokens it was never given."""
         plan = StepPlan(step)
         for new in step.new:
             known = self.streams[new.request].slice(0, len(new.prefill_token_ids))
             if list(new.prefill_token_ids) != known:
-                raise InternalError(f"step {step.number}: the engine prefills {new.request} with foreign tokens")
+                raise BrokenRule(f"step {step.number}: the engine prefills {new.request} with foreign tokens")
             old = self._progress[new.request]
             self._progress[new.request] = _Progress(
                 old.incarnation + 1, new.num_computed_tokens, None, len(known), old.verified
