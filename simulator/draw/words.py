@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 READING = "reading a finding"
 """The page that explains the screens themselves."""
-CAMPAIGN_KINDS = ("crash", "determinism breach", "internal error")
+CAMPAIGN_KINDS = ("crash", "hang", "determinism breach", "internal error")
 """What a campaign can report besides violations."""
 
 

@@ -112,12 +112,36 @@ def test_kernels_that_read_the_clock_are_a_determinism_breach(tmp_path, doubles)
     assert listener.breaches == [breach]
 
 
-def test_an_error_in_the_kernels_is_an_internal_error_with_its_seed(tmp_path, doubles):
+def test_an_error_in_the_kernels_is_a_finding_with_its_seed(tmp_path, doubles):
     tally = fuzz(tmp_path, Subject(kernels="stalerow_doubles:raises"), runs=4)
-    (breach,) = tally.breaches
-    assert breach.failure.kind == "internal error"
-    assert "ZeroDivisionError" in breach.failure.note
-    assert tally.exit_code() == 3
+    (finding,) = tally.findings
+    assert finding.failure.kind == "kernel raised"
+    assert "ZeroDivisionError at stalerow_doubles.py:" in finding.failure.violation.explanation
+    assert len(finding.failure.schedule.requests) == 1
+    assert tally.exit_code() == 1
+
+
+def test_a_launch_that_does_not_return_is_a_finding_with_its_seed_and_place(tmp_path, doubles):
+    tally = fuzz(tmp_path, Subject(kernels="stalerow_doubles:hangs"), runs=1, schedule_s=4.0)
+    (finding,) = tally.findings
+    assert finding.failure.kind == "hang"
+    assert finding.failure.origin.draw == Draw(0)
+    assert "did not return within" in finding.failure.note
+    assert "it was at stalerow_doubles.py:" in finding.failure.note
+    assert tally.exit_code() == 1
+
+
+def test_a_bug_that_every_schedule_shows_is_shrunk_to_the_smallest(tmp_path, doubles):
+    tally = fuzz(tmp_path, Subject(kernels="stalerow_doubles:wrong_indices"), runs=1)
+    (finding,) = tally.findings
+    assert finding.failure.shrunk
+    assert len(finding.failure.schedule.requests) == 1
+
+
+@pytest.mark.parametrize("options", [{"runs": 1, "shard": (2, 2)}, {"seconds": 1e-6}])
+def test_a_campaign_in_which_no_schedule_ended_is_not_clean(tmp_path, options):
+    tally = fuzz(tmp_path, REQ_IDX, **options)
+    assert (tally.schedules, tally.exit_code()) == (0, 2)
 
 
 def test_an_unknown_kernel_set_is_a_usage_error(tmp_path):

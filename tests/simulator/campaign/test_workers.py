@@ -16,6 +16,14 @@ def square(task):
         os._exit(9)
     if task == "segv":
         os.kill(os.getpid(), signal.SIGSEGV)
+    if isinstance(task, Path):  # killed from outside, once
+        if not task.exists():
+            task.write_text("")
+            os.kill(os.getpid(), signal.SIGKILL)
+        return "at last"
+    if task == "hang":
+        while True:
+            time.sleep(0.01)
     if task == "usage":
         raise UsageError("no such thing")
     if task == "bug":
@@ -37,6 +45,19 @@ def test_a_death_costs_its_own_task_only():
     assert [d.value for d in done] == [4, None, 9, None, 16]
     assert [d.died for d in done] == ["", "exited with code 9", "", "killed by SIGSEGV", ""]
     assert [d.task for d in done] == [2, "exit", 3, "segv", 4]
+
+
+def test_a_process_killed_from_outside_costs_nothing_but_time(tmp_path):
+    with Workers(1, square) as workers:
+        (done,) = workers.map(iter([tmp_path / "killed"]))
+    assert (done.value, done.died) == ("at last", "")
+
+
+def test_a_task_that_does_not_return_is_ended_and_its_place_is_told():
+    with Workers(1, square, limit_s=3.0) as workers:
+        hung, fine = workers.map(iter(["hang", 4]))
+    assert hung.hung.startswith("did not return within 3 s; it was at test_workers.py:")
+    assert fine.value == 16
 
 
 def test_errors_come_back_with_their_trace():

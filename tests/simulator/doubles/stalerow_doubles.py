@@ -45,6 +45,22 @@ class RaisingAlign(ReferenceAlign):
         raise ZeroDivisionError("a bug in the kernels")
 
 
+class WrongIndices(ReferenceAlign):
+    """Fails in every schedule, the smallest too."""
+
+    def aligned_indices(self, binding, seq_lens, num_rows_padded, block_size, out):
+        super().aligned_indices(binding, seq_lens, num_rows_padded, block_size, out)
+        out[:] = 0
+
+
+class HangingAlign(ReferenceAlign):
+    """Never returns from its first precopy."""
+
+    def precopy(self, slots, binding, idx_mapping, num_rows):
+        while True:
+            time.sleep(0.01)
+
+
 def _like_req_idx(align, name):
     return kernel_set("reference:req-idx")._replace(name=name, align=align)
 
@@ -64,6 +80,14 @@ def segfaults(device):
 
 def raises(device):
     return _like_req_idx(RaisingAlign(True), "stalerow_doubles:raises")
+
+
+def wrong_indices(device):
+    return _like_req_idx(WrongIndices(True), "stalerow_doubles:wrong_indices")
+
+
+def hangs(device):
+    return _like_req_idx(HangingAlign(True), "stalerow_doubles:hangs")
 
 
 def narrow(device):

@@ -105,8 +105,8 @@ def test_a_pack_that_kills_its_worker_leads_to_the_seed_that_did(tmp_path: Path,
 
 def test_an_error_in_the_kernels_is_told_with_its_seed(tmp_path: Path, doubles: str) -> None:
     tally, _ = fuzz(tmp_path, Subject(kernels="stalerow_doubles:raises"), runs=8, universes=4, families=1)
-    assert tally.exit_code() == 3
-    assert tally.breaches[0].failure.kind == "internal error"
+    assert tally.exit_code() == 1
+    assert tally.findings[0].failure.kind == "kernel raised"
 
 
 def test_what_needs_no_kernel_to_show_is_flagged_too(monkeypatch: pytest.MonkeyPatch) -> None:
