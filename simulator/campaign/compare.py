@@ -152,17 +152,20 @@ def _engines(python: str) -> EngineFactory | None:
     return engines.__enter__()
 
 
-def results(settings: Sequence[Setting], seeds: Sequence[int], jobs: int = 1) -> Iterator[Result]:
-    """Results of every setting and seed, in the order in which they finish."""
+def results(
+    settings: Sequence[Setting], seeds: Sequence[int], jobs: int = 1, limit_s: float | None = None
+) -> Iterator[Result]:
+    """Results of every setting and seed, in the order in which they finish. A task may take `limit_s` seconds."""
     tasks = [
         (setting, seeds[i : i + CHUNK]) for i in range(0, len(seeds), CHUNK) for setting in settings
     ]
     tasks = [(s, part) for s, chunk in tasks for part in _split(s, chunk)]
-    if jobs == 1:
+    if jobs == 1 and all(setting.subject.harmless for setting in settings):
         for setting, part in tasks:
             yield from run_seeds(setting, part)
         return
-    with Workers(jobs, _run_task) as workers:
+    suspects: list[tuple[Setting, Sequence[int]]] = []
+    with Workers(jobs, _run_task, limit_s=limit_s) as workers:
         for done in workers.map((setting, tuple(part)) for setting, part in tasks):
             setting, part = done.task
             how = done.died or done.hung

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 TRITON_SEEDS = range(0, 10)
 REFERENCE_SEEDS = range(0, 100)
+SCHEDULE_S = 300.0
+"""A schedule that takes longer is taken for hung."""
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -55,7 +57,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def execute(args: argparse.Namespace) -> int:
-    from stalerow.simulator.campaign.compare import Row, Setting, results
+    from stalerow.simulator.campaign.compare import CHUNK, Row, Setting, results
     from stalerow.simulator.commands.untested import untested
     from stalerow.simulator.draw.progress import progress
     from stalerow.simulator.draw.results import print_comparison
@@ -82,7 +84,7 @@ def execute(args: argparse.Namespace) -> int:
     uses: list[FaultUse] = []
     jobs = job_count(args.jobs)
     with progress(f"{len(seeds)} schedules a setting, {jobs} jobs", len(seeds) * len(settings)) as advance:
-        for result in results(settings, seeds, jobs):
+        for result in results(settings, seeds, jobs, SCHEDULE_S * CHUNK):
             rows[result.setting].add(result)
             uses += result.faults
             advance()

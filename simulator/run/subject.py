@@ -76,6 +76,13 @@ class Subject(msgspec.Struct, frozen=True, kw_only=True):
 
         return self.kernels not in KERNEL_SETS and ":" not in self.kernels
 
+    @property
+    def harmless(self) -> bool:
+        """Whether nothing that runs can take the process down: our own references, without faults."""
+        from stalerow.kernels.sets import KERNEL_SETS
+
+        return self.kernels in KERNEL_SETS and self.kernels.startswith(REFERENCE) and not self.faults
+
     def options(self) -> str:
         """The command-line options that name this subject."""
         device = "" if self.device == "auto" or self.kernels.startswith(REFERENCE) else f" --device {self.device}"

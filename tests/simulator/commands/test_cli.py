@@ -142,3 +142,15 @@ def test_kernels_list_and_show(capsys: pytest.CaptureFixture[str]) -> None:
     assert "reference:batch-row" in capsys.readouterr().out
     assert main(["kernels", "show", "req-idx"]) == 0
     assert "slot" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("name", ["exits", "segfaults"])
+def test_compare_after_a_crash_says_which_seed_and_nothing_of_isolation(
+    name: str, doubles: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    arguments = ["compare", "--kernels", f"stalerow_doubles:{name}", "--pp", "2", "--runner", "v2", "--seeds", "4:6"]
+    assert main([*arguments, "--jobs", "1"]) == 1
+    shown = " ".join(capsys.readouterr().out.split())
+    assert "killed its process" in shown
+    assert f"run it again: stalerow run 4 --kernels stalerow_doubles:{name}" in shown
+    assert "no state crossed requests" not in shown

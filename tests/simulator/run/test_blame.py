@@ -1,5 +1,6 @@
 """Whoever breaks a run is named: a kernel that raises, an engine that breaks its rules."""
 
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -18,7 +19,7 @@ from stalerow.simulator.schedule.values import Schedule
 def line_of_the_bug() -> int:
     import stalerow_doubles
 
-    lines = open(stalerow_doubles.__file__).read().splitlines()
+    lines = Path(stalerow_doubles.__file__).read_text().splitlines()
     return 1 + next(i for i, line in enumerate(lines) if "a bug in the kernels" in line)
 
 
