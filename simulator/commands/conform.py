@@ -98,10 +98,14 @@ def _total(out: Console, results: Sequence[Conformance]) -> int:
     counts = (sum(getattr(r, name) for r in results) for name in ("steps", "records", "values"))
     steps, records, values = (f"{count:,}" for count in counts)
     verdict = f"{differing} differ" if differing else "no difference in any field"
-    runs = f"{len(results)} run{'s' if len(results) > 1 else ''} of {' and '.join(versions)}"
+    runs = f"{len(results)} run{'s' if len(results) > 1 else ''} of {_listed(versions)}"
     compared = f"{steps} steps, {records} records, {values} values compared"
     out.print(f"{runs}: {compared}; {verdict}", markup=False, soft_wrap=True)
     return 1 if differing else 0
+
+
+def _listed(names: Sequence[str]) -> str:
+    return " and ".join(filter(None, (", ".join(names[:-1]), names[-1])))
 
 
 def _live(args: argparse.Namespace, out: Console) -> int:

@@ -83,7 +83,7 @@ def conform_traces(paths: Iterable[str | Path], profile: Profile | str | None = 
 
 def compare_trace(name: str, trace: Trace, profile: Profile | str | None = None) -> Conformance:
     """Compare our engine with a recorded run that is loaded already."""
-    version = trace.meta.versions["vllm"]
+    version = trace.meta.version
     rules = profile if isinstance(profile, Profile) else find_profile(profile or version)
     try:
         records = trace.records()

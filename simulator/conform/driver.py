@@ -198,11 +198,7 @@ class Run:
         live = self.scheduler.requests
         order = list(output.num_scheduled_tokens)
         before = {key: counters(live[key]) for key in order if key in live}
-        result = self.released.api.outputs.ModelRunnerOutput(
-            req_ids=order,
-            req_id_to_index={key: index for index, key in enumerate(order)},
-            sampled_token_ids=[self.sample(key, counts[key]) for key in order],
-        )
+        result = self.released.runner_output(order, [self.sample(key, counts[key]) for key in order])
         produced = self.scheduler.update_from_output(output, result)
         delivered = {
             item.request_id: (len(item.new_token_ids), finish_reason(item))

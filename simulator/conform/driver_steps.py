@@ -27,7 +27,7 @@ class Session(driver.Run):  # type: ignore[misc]
         return 0
 
     def add_request(self, item: dict[str, Any]) -> dict[str, Any]:
-        self.scheduler.add_request(self.released.request(item["id"], item["prompt"], item["max_tokens"], []))
+        self.scheduler.add_request(self.released.request(item["id"], item["prompt"], item["max_tokens"], item["stop"]))
         return {}
 
     def abort_requests(self, ids: list[str]) -> dict[str, Any]:

@@ -96,7 +96,9 @@ def import_vllm() -> Any:
     """What a run needs from vLLM; where releases moved a function, from wherever it is."""
     module = importlib.import_module
     # Validation refuses the V2 model runner where Triton has no backend; the scheduler needs none.
-    vars(module("vllm.config.vllm"))["HAS_TRITON"] = True
+    # The CPU platform of 0.34 asks the package itself, so both names are set.
+    for name in ("vllm.config.vllm", "vllm.triton_utils"):
+        vars(module(name))["HAS_TRITON"] = True
     homes = [module("vllm.v1.core.kv_cache_utils")]
     if importlib.util.find_spec("vllm.v1.core.kv_cache_planning"):
         homes.append(module("vllm.v1.core.kv_cache_planning"))
@@ -128,6 +130,8 @@ class Released:
     """vLLM's scheduler for one configuration."""
 
     def __init__(self, api: Any, model_dir: str, options: dict[str, Any]) -> None:
+        if unknown := sorted(set(options) - set(DEFAULTS)):
+            raise ValueError(f"options {unknown}: not modelled; known are {sorted(DEFAULTS)}")
         self.api = api
         self.options = options
         self.config = self._vllm_config(model_dir)
@@ -135,6 +139,7 @@ class Released:
         sizes = api.resolve_kv_cache_block_sizes(self.kv_config, self.config)
         self.scheduler_block_size, self.hash_block_size = sizes
         self.block_hasher = self._block_hasher()
+        self.output_has_rows = "req_id_to_index" in inspect.signature(api.outputs.ModelRunnerOutput).parameters
         scheduler = api.AsyncScheduler if options["asynchronous"] else api.Scheduler
         self.scheduler = scheduler(
             vllm_config=self.config,
@@ -278,6 +283,13 @@ class Released:
             arrival_time=0.0,
         )
 
+    def runner_output(self, order: list[str], sampled: list[list[int]]) -> Any:
+        """What a worker returns; up to 0.33 it also says in which row each request sits."""
+        extra = {}
+        if self.output_has_rows:
+            extra["req_id_to_index"] = {key: index for index, key in enumerate(order)}
+        return self.api.outputs.ModelRunnerOutput(req_ids=order, sampled_token_ids=sampled, **extra)
+
     def meta(self) -> dict[str, Any]:
         """What the released code derived from the options."""
         groups = self.kv_config.kv_cache_groups
@@ -308,6 +320,9 @@ class NoStructuredOutput:
         return True
 
     def validate_tokens(self, request: Any, tokens: Any) -> Any:
+        return tokens
+
+    def trim_spec_tokens(self, request: Any, tokens: Any) -> Any:
         return tokens
 
     def should_advance(self, request: Any) -> bool:

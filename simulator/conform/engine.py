@@ -8,7 +8,7 @@ makes, as the installed vLLM decides them.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -111,10 +111,17 @@ class ReleasedEngine:
         self._has_requests = answer["has_requests"]
         return answer
 
-    def add_request(self, request_id: str, prompt_token_ids: Sequence[int], max_tokens: int) -> None:
+    def add_request(
+        self,
+        request_id: str,
+        prompt_token_ids: Sequence[int],
+        max_tokens: int,
+        stop_token_ids: Collection[int] = (),
+    ) -> None:
         self._max_tokens[request_id] = max_tokens
         self._futile = False
-        self._call("add", {"id": request_id, "prompt": list(prompt_token_ids), "max_tokens": max_tokens})
+        request = {"prompt": list(prompt_token_ids), "max_tokens": max_tokens, "stop": list(stop_token_ids)}
+        self._call("add", {"id": request_id, **request})
 
     def abort(self, request_ids: Iterable[str]) -> tuple[str, ...]:
         aborted = self._call("abort", list(request_ids))["aborted"]

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from stalerow.kernels.base.layout import GroupSpec, Layout, StateSpec
 from stalerow.simulator.conform.compare import first_difference
-from stalerow.simulator.conform.trace import Record, ScheduleRecord, Trace, load_trace
+from stalerow.simulator.conform.trace import Record, ScheduleRecord, Trace, UpdateRecord, load_trace
 from stalerow.simulator.conform.wire import step_record
 from stalerow.simulator.engine import profile
 from stalerow.simulator.engine.step import Step
@@ -47,7 +47,7 @@ def to_schedule(trace: Trace, name: str) -> Schedule:
     config, records = trace.meta.config, trace.records()
     _refuse(trace, name)
     steps = [r for r in records if isinstance(r, ScheduleRecord)]
-    accepted = _accepted(steps, name)
+    accepted, stops = _accepted(steps, name), _stops(records)
     streams = _Streams()
     requests = tuple(
         Request(
@@ -58,6 +58,7 @@ def to_schedule(trace: Trace, name: str) -> Schedule:
             stream=streams.number(r.seed),
             share=None if r.share is None else (streams.number(r.share[0]), min(r.share[1], r.prompt_len)),
             accepted=tuple(accepted.get(r.id) or (0,)),
+            stop=stops.get(r.id, 0),
         )
         for r in trace.workload.requests
     )
@@ -68,6 +69,12 @@ def to_schedule(trace: Trace, name: str) -> Schedule:
         max_model_len=config.max_model_len,
         retention_interval=config.retention_interval,
         prefix_match_unit=config.prefix_match_unit,
+        long_prefill_token_threshold=config.long_prefill_token_threshold,
+        reserve_full_isl=trace.meta.scheduler_reserve_full_isl,
+        watermark=config.watermark or 0.0,
+        shared_prefix_checkpoint=config.shared_prefix_ckpt,
+        drop_draft_block=not config.disable_eagle_block_drop,
+        lookahead_hashes=config.lookahead_hashes,
         max_steps=max((r.step for r in steps), default=0) + (0 if _cut_short(records) else 1),
     )
     made = Schedule(
@@ -75,7 +82,7 @@ def to_schedule(trace: Trace, name: str) -> Schedule:
             pp=config.P,
             drafts=config.K,
             async_scheduling=config.asynchronous,
-            profile=profile(trace.meta.versions["vllm"]).name,
+            profile=profile(trace.meta.version).name,
         ),
         layout=_layout(trace),
         limits=limits,
@@ -99,15 +106,8 @@ class _Streams:
 
 
 def _refuse(trace: Trace, name: str) -> None:
-    config, workload = trace.meta.config, trace.workload
+    workload = trace.workload
     reasons = {
-        "a chunk threshold": config.long_prefill_token_threshold > 0,
-        "a watermark": bool(config.watermark),
-        "shared-prefix checkpoints": config.shared_prefix_ckpt,
-        "disable_eagle_block_drop": config.disable_eagle_block_drop,
-        "look-ahead hashes switched off": not config.lookahead_hashes,
-        "admission without reserving the whole prompt": not trace.meta.scheduler_reserve_full_isl,
-        "stop tokens": any(r.stop_token_ids for r in workload.requests),
         "a prompt that continues another request": any(
             str(r.share[0]).startswith("req:") for r in workload.requests if r.share
         ),
@@ -116,6 +116,18 @@ def _refuse(trace: Trace, name: str) -> None:
     found = [reason for reason, there in reasons.items() if there]
     if found:
         raise UsageError(f"{name}: recorded with {', '.join(found)}, which a schedule cannot state: use 'conform'")
+
+
+def _stops(records: list[Record]) -> dict[str, int]:
+    """The output with which each request that met a stop token ended."""
+    outputs: dict[str, int] = {}
+    stops: dict[str, int] = {}
+    for record in records:
+        for request, (count, reason) in record.delivered.items() if isinstance(record, UpdateRecord) else ():
+            outputs[request] = outputs.get(request, 0) + count
+            if reason == "stop":
+                stops[request] = outputs[request]
+    return stops
 
 
 def _accepted(steps: list[ScheduleRecord], name: str) -> dict[str, list[int]]:

@@ -7,6 +7,7 @@ process have the same shape). Field names are the recorder's.
 from __future__ import annotations
 
 import gzip
+import re
 from pathlib import Path
 from typing import Any, Literal
 
@@ -16,9 +17,14 @@ from stalerow.simulator.engine import EngineConfig, GroupConfig
 
 BlockIds = list[list[int]]
 
+_UNKNOWN = re.compile(r"contains unknown field `(\w+)` - at `\$\.?([^`]*)`")
 
-class TraceConfig(msgspec.Struct, frozen=True):
-    """The recorder's options: P, K (drafts), sizes in tokens or blocks."""
+
+class TraceConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The recorder's options: P, K (drafts), sizes in tokens or blocks.
+
+    From `accept_seed` on they say how the run was made and mean nothing to the engine.
+    """
 
     P: int
     K: int
@@ -31,24 +37,41 @@ class TraceConfig(msgspec.Struct, frozen=True):
     retention_interval: int | None
     steps: int
     long_prefill_token_threshold: int = 0
+    reserve_full_isl: bool | None = None
     watermark: float | None = None
     shared_prefix_ckpt: bool = False
     disable_eagle_block_drop: bool = False
     lookahead_hashes: bool = True
     asynchronous: bool = True
+    attention_block_size: int | None = None
+    accept_seed: int = 0
+    accept_prob: float = 0.0
+    pad_accept: int = 0
+    n_gdn: int = 0
+    n_fa: int = 0
+    recurrent_specs: int = 1
+    marks_draft_group: bool = True
+    engine: Literal["batch_queue"] = "batch_queue"
+    groups: list[tuple[str, int, int]] | None = None
 
 
-class TraceGroup(msgspec.Struct, frozen=True):
+class TraceGroup(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """One KV-cache group as the released code formed it."""
 
     type: Literal["MambaSpec", "FullAttentionSpec"]
     is_eagle_group: bool
     block_size: int
     spec: int = 0
+    layers: int | None = None
+    num_speculative_blocks: int | None = None
 
 
-class Meta(msgspec.Struct, frozen=True):
-    """Versions, options and what the released code derived from them."""
+class Meta(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Versions, options and what the released code derived from them.
+
+    From `num_lookahead_tokens` on the recorder wrote down what follows from the options; blocks kept back at a free
+    (`defer_block_free`, which a KV connector asks for) are not modelled.
+    """
 
     versions: dict[str, str]
     config: TraceConfig
@@ -57,6 +80,25 @@ class Meta(msgspec.Struct, frozen=True):
     hash_block_size: int
     max_concurrent_batches: int
     scheduler_reserve_full_isl: bool
+    num_lookahead_tokens: int = 0
+    num_prefill_lookahead: int = 0
+    defer_block_free: bool = False
+    needs_kv_cache_zeroing: bool = True
+    mamba_partial_cache_hit: bool = False
+    use_eagle_block_drop: bool = False
+    retention_interval: int | None = None
+    watermark_blocks: int = 0
+
+    def __post_init__(self) -> None:
+        if "vllm" not in self.versions:
+            raise ValueError(f"versions name {sorted(self.versions) or 'nothing'}, expected 'vllm' among them")
+        if self.defer_block_free:
+            raise ValueError("defer_block_free is set: blocks kept back at a free (a KV connector's) are not modelled")
+
+    @property
+    def version(self) -> str:
+        """The recorded release."""
+        return self.versions["vllm"]
 
     def engine_config(self) -> EngineConfig:
         """The same options for our engine. ValueError if it does not take them."""
@@ -85,7 +127,7 @@ class Meta(msgspec.Struct, frozen=True):
         )
 
 
-class TraceRequest(msgspec.Struct, frozen=True):
+class TraceRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A request of the workload; `arrival` is the engine iteration before whose schedule it is added.
 
     The first `share[1]` prompt tokens come from stream `share[0]`, or from request X's tokens for "req:X".
@@ -100,7 +142,7 @@ class TraceRequest(msgspec.Struct, frozen=True):
     stop_token_ids: list[int] = []
 
 
-class TraceAbort(msgspec.Struct, frozen=True):
+class TraceAbort(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """An abort right before schedule number `step`, or before the update that follows it."""
 
     id: str
@@ -108,7 +150,7 @@ class TraceAbort(msgspec.Struct, frozen=True):
     phase: Literal["pre_schedule", "pre_update"] = "pre_schedule"
 
 
-class Workload(msgspec.Struct, frozen=True):
+class Workload(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What happens from outside."""
 
     requests: list[TraceRequest]
@@ -194,12 +236,14 @@ class UpdateRecord(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 Record = ScheduleRecord | UpdateRecord
 
 
-class Trace(msgspec.Struct, frozen=True):
-    """A recorded run."""
+class Trace(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A recorded run; the recorder may add a `name`, and `examples` of what can be seen in it."""
 
     meta: Meta
     workload: Workload
     trace: list[dict[str, Any]]
+    name: str = ""
+    examples: list[Any] = []
 
     def records(self) -> list[Record]:
         """The records, typed. msgspec.ValidationError names what does not fit."""
@@ -222,4 +266,8 @@ def load_trace(path: str | Path) -> Trace:
             data = gzip.decompress(data)
         return msgspec.json.decode(data, type=Trace)
     except (msgspec.MsgspecError, OSError, EOFError) as error:
+        if unknown := _UNKNOWN.search(str(error)):
+            raise ValueError(
+                f"{path}: recorded with {unknown[1]} ({unknown[2]}), which is not modelled; record the run without it"
+            ) from error
         raise ValueError(f"{path}: expected a recorded scheduler run ({error}); record it again") from error

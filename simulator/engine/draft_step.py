@@ -26,13 +26,12 @@ class Scheduled(msgspec.Struct, eq=False):
 class StepDraft:
     """Rows in scheduling order, admissions and appended blocks; `budget` is in tokens."""
 
-    __slots__ = ("budget", "cached", "fresh", "resumed", "scheduled", "scheduled_prefill")
+    __slots__ = ("budget", "cached", "new", "scheduled", "scheduled_prefill")
 
     def __init__(self, budget: int) -> None:
         self.budget = budget
         self.scheduled: list[Scheduled] = []
-        self.fresh: list[NewRequest] = []
-        self.resumed: list[NewRequest] = []
+        self.new: list[NewRequest] = []
         self.cached: list[CachedRequest] = []
         self.scheduled_prefill = False
 
@@ -45,15 +44,14 @@ class StepDraft:
 
     def add_admission(self, request: Request, num_tokens: int, num_drafts: int, blocks: BlockLists) -> None:
         """Grant tokens to a request that the ranks have to take in, with its whole block lists."""
-        resumed = request.num_preemptions > 0
-        (self.resumed if resumed else self.fresh).append(
+        self.new.append(
             NewRequest(
                 request=request.id,
                 prompt_len=request.num_prompt_tokens,
                 prefill_token_ids=tuple(request.token_ids),
                 num_computed_tokens=request.num_computed_tokens,
                 block_ids=blocks,
-                resumed=resumed,
+                resumed=request.num_preemptions > 0,
                 junction=request.shared_prefix_boundary,
                 max_tokens=request.max_tokens,
             )
@@ -63,6 +61,10 @@ class StepDraft:
     def _grant(self, request: Request, num_tokens: int, num_drafts: int) -> None:
         self.scheduled.append(Scheduled(request, num_tokens, num_drafts, request.num_computed_tokens))
         self.budget -= num_tokens
+
+    def admitted(self, in_admission_order: bool) -> tuple[NewRequest, ...]:
+        """The admissions in the order in which ranks take them: as admitted, or resumed ones last."""
+        return tuple(self.new if in_admission_order else sorted(self.new, key=lambda new: new.resumed))
 
     def rows(self) -> Iterator[ScheduledRow]:
         """The rows for the wire, once the scheduler has decided which of them sample."""

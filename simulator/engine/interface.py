@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Protocol
 
 from stalerow.simulator.engine.core import Delivered
@@ -27,7 +27,13 @@ class Engine(Protocol):
     @property
     def starved(self) -> bool: ...
 
-    def add_request(self, request_id: str, prompt_token_ids: Sequence[int], max_tokens: int) -> None: ...
+    def add_request(
+        self,
+        request_id: str,
+        prompt_token_ids: Sequence[int],
+        max_tokens: int,
+        stop_token_ids: Collection[int] = (),
+    ) -> None: ...
 
     def abort(self, request_ids: Iterable[str]) -> tuple[str, ...]: ...
 

@@ -23,6 +23,11 @@ class Profile:
         it count as cached in this step (0.32); from 0.33 on only once.
     keeps_block_before_junction: a group that drops its last block keeps the state one block before a junction
         (0.33).
+    resumes_in_admission_order: a resumed request stands among the new ones where it was admitted (0.34); before, all
+        resumed ones came after the fresh ones. Slots are handed out in this order.
+    caches_synchronous_outputs: a synchronous engine with recurrent groups hashes blocks on every output (0.34); before,
+        only with drafts.
+    has_runner_v1: the release ships Model Runner V1 (up to 0.33).
     """
 
     name: str
@@ -31,6 +36,9 @@ class Profile:
     resolves_trimmed_tokens: bool
     rehashes_partial_tail: bool
     keeps_block_before_junction: bool
+    resumes_in_admission_order: bool
+    caches_synchronous_outputs: bool
+    has_runner_v1: bool
 
 
 _PROFILES = {
@@ -43,6 +51,9 @@ _PROFILES = {
             resolves_trimmed_tokens=False,
             rehashes_partial_tail=True,
             keeps_block_before_junction=False,
+            resumes_in_admission_order=False,
+            caches_synchronous_outputs=False,
+            has_runner_v1=True,
         ),
         Profile(
             name="0.33",
@@ -51,6 +62,20 @@ _PROFILES = {
             resolves_trimmed_tokens=True,
             rehashes_partial_tail=False,
             keeps_block_before_junction=True,
+            resumes_in_admission_order=False,
+            caches_synchronous_outputs=False,
+            has_runner_v1=True,
+        ),
+        Profile(
+            name="0.34",
+            lookahead_hashes=True,
+            caches_settled_tokens=True,
+            resolves_trimmed_tokens=True,
+            rehashes_partial_tail=False,
+            keeps_block_before_junction=True,
+            resumes_in_admission_order=True,
+            caches_synchronous_outputs=True,
+            has_runner_v1=False,
         ),
     )
 }

@@ -86,7 +86,7 @@ class Scheduler:
         step = Step(
             number=self.current_step,
             rows=tuple(draft.rows()),
-            new=(*draft.fresh, *draft.resumed),
+            new=draft.admitted(self._profile.resumes_in_admission_order),
             cached=tuple(draft.cached),
             finished=tuple(sorted(self._finished)),
             preempted=tuple(sorted(self._preempted)),
@@ -280,9 +280,11 @@ class Scheduler:
             request.num_output_placeholders -= num_kept
 
     def _caches_on_output(self, had_placeholders: bool) -> bool:
-        if self._profile.caches_settled_tokens:
-            return had_placeholders or self.config.num_speculative_tokens > 0
-        return self.config.async_scheduling
+        if not self._profile.caches_settled_tokens:
+            return self.config.async_scheduling
+        if had_placeholders or self.config.num_speculative_tokens > 0:
+            return True
+        return self._profile.caches_synchronous_outputs and self._aligns_chunks and not self.config.async_scheduling
 
     def _settled_tokens(self, request: Request) -> int:
         if self._profile.caches_settled_tokens:

@@ -228,7 +228,8 @@ class Simulation:
             request = self._arrivals[self._next_arrival]
             if request.arrival > loop.iteration:
                 break
-            loop.core.add_request(request.id, self.planner.prompt(request.id), request.max_tokens)
+            prompt, stop = self.planner.prompt(request.id), self.planner.stop_tokens(request.id)
+            loop.core.add_request(request.id, prompt, request.max_tokens, stop)
             self._next_arrival += 1
 
     def before_schedule(self, loop: EngineLoop) -> None:
@@ -264,6 +265,7 @@ class Simulation:
     def delivered(self, loop: EngineLoop, step: Step, delivered: Delivered) -> None:
         counts = {name: len(ids) for name, ids in self.planner.plans[step.number].sampled.items()}
         self.resources.processed(step, counts)
+        self.marks.add("stop token", sum(reason == "stop" for _, reason in delivered.outputs.values()))
 
     def _abort(self, phase: str, step: int) -> None:
         ids = [a.request for a in self.schedule.aborts if a.step == step and a.phase == phase]
@@ -294,6 +296,12 @@ def engine_config(schedule: Schedule) -> EngineConfig:
         async_scheduling=p.async_scheduling,
         model_runner=1 if p.runner == "v1" else 2,
         enable_prefix_caching=limits.prefix_caching,
+        long_prefill_token_threshold=limits.long_prefill_token_threshold,
+        reserve_full_isl=limits.reserve_full_isl,
+        watermark=limits.watermark,
+        shared_prefix_checkpoint=limits.shared_prefix_checkpoint,
+        drop_draft_block=limits.drop_draft_block,
+        lookahead_hashes=limits.lookahead_hashes,
     )
 
 

@@ -11,12 +11,14 @@ from typing import Literal
 import msgspec
 
 from stalerow.kernels.base.layout import Layout
+from stalerow.simulator.engine.profiles import profile as find_profile
+from stalerow.simulator.engine.profiles import profile_names
 from stalerow.simulator.errors import UsageError
 from stalerow.simulator.schedule.draw import MAX_PP, Draw, Runner
 from stalerow.simulator.schedule.order import Order, Priorities
 
 FORMAT = 2
-PROFILES = ("0.32", "0.33")
+PROFILES = profile_names()
 
 
 class Pipeline(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -35,6 +37,10 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     retention_interval: which recurrent boundary states keep their hash (0: replay boundary and junctions; None: every
     boundary). graph_sizes: batch sizes (rows) with a captured decode graph; a uniform decode batch is padded up to one.
     staging_depth: buffers of a host-shared staging pool; None means one per step that may be in flight.
+    long_prefill_token_threshold: the longest prefill chunk beside other requests, 0 for no limit. reserve_full_isl: a
+    request is admitted only if its whole prompt fits the pool. watermark: fraction of the pool to keep free when a
+    request is admitted beside running ones. shared_prefix_checkpoint, drop_draft_block, lookahead_hashes: see
+    `EngineConfig`.
     """
 
     max_num_seqs: int = 4
@@ -43,6 +49,12 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     retention_interval: int | None = 0
     prefix_match_unit: int | None = None
     prefix_caching: bool = True
+    long_prefill_token_threshold: int = 0
+    reserve_full_isl: bool = True
+    watermark: float = 0.0
+    shared_prefix_checkpoint: bool = False
+    drop_draft_block: bool = True
+    lookahead_hashes: bool = True
     graph_sizes: tuple[int, ...] = ()
     staging_depth: int | None = None
     max_steps: int = 400
@@ -52,7 +64,8 @@ class Request(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     """One request. Its first `share[1]` prompt tokens come from the token stream `share[0]`, the rest from `stream`.
 
     arrival: the engine iteration before whose scheduling it is added (from 1). accepted: drafts accepted in its first,
-    second, ... verification step, repeated from the start when they run out.
+    second, ... verification step, repeated from the start when they run out. stop: the output (from 1) whose token is a
+    stop token of this request, 0 for none; an equal token stops it earlier.
     """
 
     id: str
@@ -62,6 +75,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     stream: int
     share: tuple[int, int] | None = None
     accepted: tuple[int, ...] = (0,)
+    stop: int = 0
 
 
 class Abort(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -86,8 +100,9 @@ class Schedule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
 
 def with_profile(schedule: Schedule, profile: str) -> Schedule:
-    """The same schedule under the rules of another release."""
-    return msgspec.structs.replace(schedule, pipeline=msgspec.structs.replace(schedule.pipeline, profile=profile))
+    """The same schedule under the rules of another release. Raises `UsageError` if that one has no such runner."""
+    pipeline = msgspec.structs.replace(schedule.pipeline, profile=profile)
+    return validate(msgspec.structs.replace(schedule, pipeline=pipeline))
 
 
 def actors(pp: int) -> list[str]:
@@ -111,6 +126,10 @@ def validate(schedule: Schedule) -> Schedule:
         not (p.runner == "v1" and p.async_scheduling and p.pp > 1),
         "pipeline.async_scheduling is true with runner v1 and pp > 1, which the engine does not support: set it false",
     )
+    _check(
+        p.runner == "v2" or find_profile(p.profile).has_runner_v1,
+        f"pipeline.runner is 'v1' with profile {p.profile}, a release without it: set runner 'v2', or an older profile",
+    )
     _check(bool(schedule.requests), "requests is empty: give at least one request")
     ids = [r.id for r in schedule.requests]
     for name in ids:
@@ -119,6 +138,7 @@ def validate(schedule: Schedule) -> Schedule:
         _check(r.prompt_len >= 1, f"request {r.id}: prompt_len is {r.prompt_len}: give at least 1 token")
         _check(r.max_tokens >= 1, f"request {r.id}: max_tokens is {r.max_tokens}: give at least 1 token")
         _check(r.arrival >= 1, f"request {r.id}: arrival is {r.arrival}: engine iterations count from 1")
+        _check(0 <= r.stop <= r.max_tokens, f"request {r.id}: stop is {r.stop}: give 0 (none) to max_tokens")
         total = r.prompt_len + r.max_tokens
         _check(
             total <= limits.max_model_len,

@@ -126,6 +126,12 @@ class Planner:
     def prompt(self, request: str) -> list[int]:
         return self.streams[request].slice(0, self.requests[request].prompt_len)
 
+    def stop_tokens(self, request: str) -> list[int]:
+        """The token that ends the request early, if it has one."""
+        made = self.requests[request]
+        last = made.prompt_len + made.stop
+        return self.streams[request].slice(last - 1, last) if made.stop else []
+
     def plan(self, step: Step) -> StepPlan:
         """Plan a newly scheduled step. Raises `BrokenRule` if the engine replays tokens it was never given."""
         plan = StepPlan(step)

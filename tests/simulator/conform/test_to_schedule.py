@@ -12,6 +12,7 @@ from stalerow.kernels.sets import kernel_set
 from stalerow.simulator.conform.to_schedule import TraceCheck, read_trace, to_schedule
 from stalerow.simulator.conform.trace import Trace
 from stalerow.simulator.errors import UsageError
+from stalerow.simulator.run.loop import engine_config
 from stalerow.simulator.run.outcome import run
 from stalerow.simulator.schedule.file import from_builtins, to_json
 
@@ -78,10 +79,40 @@ def test_a_recording_that_goes_on_is_noticed():
 
 def test_options_that_a_schedule_cannot_state_are_refused():
     trace = read_trace(FILES[0])
-    config = msgspec.structs.replace(trace.meta.config, watermark=0.5, long_prefill_token_threshold=4)
-    odd = Trace(msgspec.structs.replace(trace.meta, config=config), trace.workload, trace.trace)
-    with pytest.raises(UsageError, match=r"odd: recorded with a chunk threshold, a watermark, .*use 'conform'"):
+    requests = [msgspec.structs.replace(r, share=("req:a", 4)) for r in trace.workload.requests]
+    odd = Trace(trace.meta, msgspec.structs.replace(trace.workload, requests=requests), trace.trace)
+    with pytest.raises(UsageError, match=r"odd: recorded with a prompt that continues another.*use 'conform'"):
         to_schedule(odd, "odd")
+
+
+def test_limits_reach_the_engine_of_the_schedule():
+    """Each option that a schedule states is one that the engine's configuration has, with the recorded value."""
+    trace = read_trace(FILES[0])
+    config = msgspec.structs.replace(
+        trace.meta.config,
+        long_prefill_token_threshold=16,
+        watermark=0.25,
+        shared_prefix_ckpt=True,
+        disable_eagle_block_drop=True,
+        lookahead_hashes=False,
+    )
+    meta = msgspec.structs.replace(trace.meta, config=config, scheduler_reserve_full_isl=False)
+    made = engine_config(to_schedule(Trace(meta, trace.workload, trace.trace), "odd"))
+    recorded = meta.engine_config()
+    for name in ("long_prefill_token_threshold", "watermark", "shared_prefix_checkpoint", "reserve_full_isl"):
+        assert getattr(made, name) == getattr(recorded, name)
+        assert getattr(made, name) not in (0, 1) or name.endswith(("checkpoint", "isl"))
+    assert (made.drop_draft_block, made.lookahead_hashes, made.reserve_full_isl) == (False, False, False)
+
+
+def test_a_stop_token_ends_the_request_where_it_ended_in_the_recording():
+    trace = read_trace(TRACES / "v034_01_P2_K4_aborts_preempt.json.gz")
+    first = trace.workload.requests[0].id
+    records = copy.deepcopy(trace.trace)
+    delivery = next(r["delivered"] for r in records if first in r.get("delivered", ()))
+    delivery[first] = (delivery[first][0], "stop")
+    made = to_schedule(Trace(trace.meta, trace.workload, records), "stopped")
+    assert {r.id: r.stop for r in made.requests if r.stop} == {first: delivery[first][0]}
 
 
 def test_accepted_placeholders_are_refused():

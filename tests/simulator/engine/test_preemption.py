@@ -1,5 +1,6 @@
 """Preemption and resumption: who goes, what is still delivered, when it comes back."""
 
+import pytest
 from engine_driver import Driver, engine, hybrid, prompt
 
 
@@ -72,9 +73,10 @@ def test_it_comes_back_as_a_new_request_that_replays_its_outputs():
     assert driver.outputs == {"a": 40, "b": 40, "c": 40}
 
 
-def test_fresh_requests_go_to_the_ranks_before_resumed_ones():
+@pytest.mark.parametrize(("release", "order"), [("0.33", ["new", "b"]), ("0.34", ["b", "new"])])
+def test_fresh_requests_go_to_the_ranks_before_resumed_ones_up_to_0_33(release, order):
     core = engine(
-        "0.33", groups=hybrid(4, recurrent=1), num_blocks=40, enable_prefix_caching=False, max_num_batched_tokens=200
+        release, groups=hybrid(4, recurrent=1), num_blocks=40, enable_prefix_caching=False, max_num_batched_tokens=200
     )
     for name, stream in (("a", 1), ("b", 2)):
         core.add_request(name, prompt(12, stream), 80)
@@ -85,7 +87,7 @@ def test_fresh_requests_go_to_the_ranks_before_resumed_ones():
     driver.core.add_request("new", prompt(8, 9), 4)
     driver.run()
     both = next(step for step in driver.steps if len(step.new) == 2 and step.number > 1)
-    assert [new.request for new in both.new] == ["new", "b"]
+    assert [new.request for new in both.new] == order
     assert [row.request for row in both.rows] == ["b", "new"]
 
 

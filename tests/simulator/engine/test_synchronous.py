@@ -28,6 +28,26 @@ def test_every_request_is_served_in_full(stages, drafts, release):
     assert driver.core.idle
 
 
+@pytest.mark.parametrize(("release", "times"), [("0.32", 0), ("0.33", 0), ("0.34", 6)])
+def test_synchronous_outputs_are_hashed_without_drafts_from_0_34_on(release, times, monkeypatch):
+    """What is hashed has been hashed by the schedule already, so that only the call itself can be seen."""
+    core = engine(release, async_scheduling=False, groups=hybrid(8))
+    core.add_request("a", prompt(8), 6)
+    driver = Driver(core)
+    cache, calls = core.scheduler.cache.cache_blocks, []
+
+    def hash_blocks(request, num_tokens):
+        calls.append(num_tokens)
+        cache(request, num_tokens)
+
+    while core.can_schedule:
+        driver.schedule()
+        monkeypatch.setattr(core.scheduler.cache, "cache_blocks", hash_blocks)
+        driver.process()
+        monkeypatch.undo()
+    assert len(calls) == times
+
+
 @pytest.mark.parametrize(("stages", "drafts"), RUNS)
 def test_counts_are_exact_and_there_are_no_placeholders(stages, drafts):
     driver = synchronous(stages, drafts)

@@ -73,6 +73,10 @@ def _edit(tmp_path: Path, edit) -> Path:
         (lambda d: d.update(format=99), ["99", "formats 1 to 2"]),
         (lambda d: d["pipeline"].update(pp=0), ["pipeline.pp", "0"]),
         (lambda d: d["pipeline"].update(profile="9.9"), ["9.9", "0.32"]),
+        (
+            lambda d: d["pipeline"].update(runner="v1", async_scheduling=False, profile="0.34"),
+            ["pipeline.runner", "'v1'", "0.34", "'v2'"],
+        ),
         (lambda d: d["pipeline"].update(color="red"), ["color"]),
         (lambda d: d["pipeline"].update(pp="two"), ["pp", "int"]),
         (lambda d: d.update(requests=[]), ["requests"]),
