@@ -73,8 +73,8 @@ class Step(msgspec.Struct, frozen=True):
     """Everything that one call of the scheduler decided.
 
     `rows` and `cached` keep the scheduler's order (running requests, then admissions), `new` has fresh
-    requests before resumed ones, or admission order (0.34). `finished` and `preempted` are sorted. `zero` are block ids to zero,
-    `copies` are (source, destination) block pairs to copy before the forward. `block_lists` are the
+    requests before resumed ones, or admission order (0.34). `finished` and `preempted` are sorted. `zero` are block
+    ids to zero, `copies` are (source, destination) block pairs to copy before the forward. `block_lists` are the
     scheduler's own lists after this schedule (it forgets states that the ranks' append-only rows still show),
     `hashed` every block that carries a prefix hash after it, and `num_free_blocks` counts those that can be handed out.
     """

@@ -21,7 +21,6 @@ from typing import Literal, TypeVar, assert_never
 import msgspec
 
 from stalerow.kernels.base.layout import GroupSpec, Layout, StateSpec
-from stalerow.simulator.engine.profiles import profile as find_profile
 from stalerow.simulator.schedule.choosers import Chooser
 from stalerow.simulator.schedule.choosers.family import seeded
 from stalerow.simulator.schedule.draw import Draw, Runner
@@ -29,6 +28,7 @@ from stalerow.simulator.schedule.faithful import as_faithful
 from stalerow.simulator.schedule.order import Hold, Order, PartialOrder, Priorities, Rule, Uniform
 from stalerow.simulator.schedule.values import (
     PROFILES,
+    WITH_RUNNER_V1,
     Abort,
     Limits,
     Pipeline,
@@ -124,7 +124,7 @@ def generate(chooser: Chooser, pp: int | None = None, runner: Runner | None = No
         drafts=drafts,
         async_scheduling=runner == "v2",
         runner=runner,
-        profile=draw.named([p for p in PROFILES if runner == "v2" or find_profile(p).has_runner_v1], "profile"),
+        profile=draw.named(PROFILES if runner == "v2" else WITH_RUNNER_V1, "profile"),
     )
     # A decode step that spans more than one block makes the engine relocate a block that is still in use.
     block_size = draw.of([b for b in (4, 8, 16) if b > drafts], "block size")

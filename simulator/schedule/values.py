@@ -19,6 +19,7 @@ from stalerow.simulator.schedule.order import Order, Priorities
 
 FORMAT = 2
 PROFILES = profile_names()
+WITH_RUNNER_V1 = tuple(name for name in PROFILES if find_profile(name).has_runner_v1)
 
 
 class Pipeline(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -127,7 +128,7 @@ def validate(schedule: Schedule) -> Schedule:
         "pipeline.async_scheduling is true with runner v1 and pp > 1, which the engine does not support: set it false",
     )
     _check(
-        p.runner == "v2" or find_profile(p.profile).has_runner_v1,
+        p.runner == "v2" or p.profile in WITH_RUNNER_V1,
         f"pipeline.runner is 'v1' with profile {p.profile}, a release without it: set runner 'v2', or an older profile",
     )
     _check(bool(schedule.requests), "requests is empty: give at least one request")

@@ -60,7 +60,7 @@ def test_the_message_is_the_drawing(kernels):
 
 def test_different_failures_are_different_types():
     types = set()
-    for seed in (4, 7, 12):
+    for seed in (4, 7, 8):
         with pytest.raises(IsolationError) as caught:
             assert_isolated(from_seed(seed), "reference:batch-row")
         types.add(type(caught.value))
