@@ -9,7 +9,7 @@ from __future__ import annotations
 import argparse
 import shlex
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -82,8 +82,10 @@ def _files(path: Path) -> list[Path]:
 
 def _print(out: Console, result: Conformance, width: int) -> None:
     counts = f"{result.steps:5} steps {result.records:6} records {result.values:8} values"
-    verdict = "agrees" if result.agrees else "differs"
+    verdict = "agrees" if result.agrees else "raised" if result.raised else "differs"
     out.print(f"{result.name:<{width}}  {_release(result):<8}{counts}  {verdict}", markup=False, soft_wrap=True)
+    if result.raised is not None:
+        out.print(f"  the engine itself raised {result.raised}", markup=False, soft_wrap=True)
     if result.difference is not None:
         out.print(f"  first difference: {result.difference}", markup=False, soft_wrap=True)
 
@@ -93,15 +95,18 @@ def _release(result: Conformance) -> str:
 
 
 def _total(out: Console, results: Sequence[Conformance]) -> int:
-    differing = sum(not r.agrees for r in results)
+    differing = sum(r.difference is not None for r in results)
+    raised = sum(r.raised is not None for r in results)
     versions = sorted({_release(r) for r in results})
     counts = (sum(getattr(r, name) for r in results) for name in ("steps", "records", "values"))
     steps, records, values = (f"{count:,}" for count in counts)
     verdict = f"{differing} differ" if differing else "no difference in any field"
+    if raised:
+        verdict += f"; in {raised} the engine itself raised"
     runs = f"{len(results)} run{'s' if len(results) > 1 else ''} of {_listed(versions)}"
     compared = f"{steps} steps, {records} records, {values} values compared"
     out.print(f"{runs}: {compared}; {verdict}", markup=False, soft_wrap=True)
-    return 1 if differing else 0
+    return 1 if differing or raised else 0
 
 
 def _listed(names: Sequence[str]) -> str:
@@ -167,10 +172,12 @@ def _compare(
             task = random_task(item) if isinstance(item, int) else item
             results.append(compare_live(scheduler, name, task, rules))
             advance()
-            if not results[-1].agrees:
+            if results[-1].difference is not None:
                 break
     seconds = max(time.monotonic() - begun, 1e-9)
-    if not results[-1].agrees:
+    for place in dict.fromkeys(r.place for r in results if r.raised):
+        _raised(args, out, scheduler, [r for r in results if r.place == place], dict(tasks), rules)
+    if results[-1].difference is not None:
         _print(out, results[-1], len(results[-1].name))
         if isinstance(item, int) or args.save:
             _small(args, out, scheduler, results[-1], task, rules)
@@ -185,16 +192,16 @@ def _small(
     """Shrink a difference, print it, and save it with the command that repeats it."""
     import msgspec
 
-    from stalerow.simulator.conform.live import compare_live
+    from stalerow.simulator.conform.live import LiveError, compare_live
     from stalerow.simulator.conform.reduce import reduce
     from stalerow.simulator.files import write_beside
 
     def differs(candidate: Task) -> bool:
         try:
             seen = compare_live(scheduler, "", candidate, rules)
-        except ValueError:  # our engine refuses the options
+        except (ValueError, LiveError):  # our engine, or theirs, refuses the options
             return False
-        return not seen.agrees and _raised(seen) == _raised(result)
+        return seen.place == result.place and (seen.difference is None) == (result.difference is None)
 
     out.print("shrinking", markup=False)
     small, tried = reduce(task, differs)
@@ -206,12 +213,13 @@ def _small(
         "vllm": scheduler.version,
         "profile": rules,
         "difference": again.difference,
+        "raised": again.raised,
         "command": command,
         "config": small[0],
         "workload": small[1],
     }
     write_beside(path, msgspec.json.format(msgspec.json.encode(saved), indent=2) + b"\n")
-    out.print(f"the smallest of {tried} workloads tried: {again.difference}", markup=False, soft_wrap=True)
+    out.print(f"the smallest of {tried} workloads tried: {again.raised or again.difference}", markup=False, soft_wrap=True)
     for request in small[1]["requests"]:
         words = ", ".join(f"{k} {v}" for k, v in request.items() if k not in ("id", "stop_token_ids"))
         out.print(f"  request {request['id']}: {words}", markup=False, soft_wrap=True)
@@ -220,6 +228,21 @@ def _small(
     out.print(f"saved as {path}; repeat it with\n  {command}", markup=False, soft_wrap=True)
 
 
-def _raised(result: Conformance) -> bool:
-    """Whether vLLM itself failed: that is another difference than a decision that differs."""
-    return (result.difference or "").startswith("vLLM raised")
+def _raised(
+    args: argparse.Namespace,
+    out: Console,
+    scheduler: LiveScheduler,
+    found: Sequence[Conformance],
+    tasks: Mapping[str, Task | int],
+    rules: str,
+) -> None:
+    """An engine that fails by itself is a finding of its own kind: said once a place, with the smallest workload."""
+    from stalerow.simulator.conform.workloads import random_task
+
+    first = found[0]
+    _print(out, first, len(first.name))
+    if len(found) > 1:
+        out.print(f"  {len(found)} workloads raise there", markup=False)
+    item = tasks[first.name]
+    if isinstance(item, int) or args.save:
+        _small(args, out, scheduler, first, random_task(item) if isinstance(item, int) else item, rules)

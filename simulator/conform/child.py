@@ -7,6 +7,7 @@ workloads, and by `engine`, which goes step by step.
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import tempfile
 from collections.abc import Mapping
@@ -17,8 +18,20 @@ from typing import IO, Any, Self
 import msgspec
 
 
+_FRAME = re.compile(r'^  File "([^"]+)", line (\d+), in [^\n]*\n    ([^\n]*)', re.MULTILINE)
+_ENGINE = re.compile(r"^.*/(?=vllm/)")
+
+
 class LiveError(RuntimeError):
     """The child process could not be used, or vLLM raised; the message ends with what it said."""
+
+
+class EngineRaised(LiveError):
+    """The engine under comparison failed while it ran; `place` is file:line in its source, `error` what it said."""
+
+    def __init__(self, place: str, error: str) -> None:
+        super().__init__(f"{error} at {place}")
+        self.place, self.error = place, error
 
 
 class Child:
@@ -92,7 +105,12 @@ class Child:
             raise LiveError(f"{self._python} is gone: {self._last_words()}") from error
         answer = self._read()
         if "error" in answer:
-            raise LiveError(str(answer["error"]).strip())
+            text = str(answer["error"]).strip()
+            frames = _FRAME.findall(text)
+            if answer.get("setup") or not frames or not _ENGINE.search(frames[-1][0]):
+                raise LiveError(text)
+            path, line, source = frames[-1]
+            raise EngineRaised(f"{_ENGINE.sub('', path)}:{line}", f"{last_words(text)} ({source.strip()})")
         return answer
 
     def _read(self) -> dict[str, Any]:

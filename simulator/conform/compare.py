@@ -24,7 +24,10 @@ Path_ = tuple[str | int, ...]
 
 @dataclass(frozen=True, slots=True)
 class Conformance:
-    """The result for one run: records (schedules and processed outputs), steps and single values compared."""
+    """The result for one run: records (schedules and processed outputs), steps and single values compared.
+
+    `raised`: the engine under comparison failed by itself, and where; then nothing was compared.
+    """
 
     name: str
     version: str
@@ -32,11 +35,17 @@ class Conformance:
     steps: int
     values: int
     difference: str | None
+    raised: str | None = None
+
+    @property
+    def place(self) -> str:
+        """Where the engine failed, file:line; empty if it did not."""
+        return (self.raised or "").rpartition(" at ")[2]
 
     @property
     def agrees(self) -> bool:
         """Whether every value of every record is the same."""
-        return self.difference is None
+        return self.difference is None and self.raised is None
 
 
 @dataclass(frozen=True, slots=True)

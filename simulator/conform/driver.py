@@ -253,9 +253,16 @@ def finish_reason(item: Any) -> str | None:
     return None if item.finish_reason is None else str(item.finish_reason)
 
 
+class SetupError(Exception):
+    """The engine of a workload cannot be made: the environment is at fault or its options are, no decision of it."""
+
+
 def run_workload(api: Any, model_dir: str, task: dict[str, Any]) -> dict[str, Any]:
     """The reply to one workload."""
-    released = Released(api, model_dir, {**DEFAULTS, **task["config"]})
+    try:
+        released = Released(api, model_dir, {**DEFAULTS, **task["config"]})
+    except Exception as error:
+        raise SetupError from error
     trace = Run(released, task["workload"]).run()
     return {"meta": released.meta(), "workload": task["workload"], "trace": trace}
 
@@ -295,6 +302,8 @@ def serve(answer: Callable[[Any, str, dict[str, Any]], dict[str, Any]]) -> None:
         for line in sys.stdin:
             try:
                 reply = answer(api, folder, json.loads(line))
+            except SetupError as error:
+                reply = {"error": "".join(traceback.format_exception(error.__cause__)), "setup": True}
             except Exception:
                 reply = {"error": traceback.format_exc()}
             print(json.dumps(reply), file=replies, flush=True)

@@ -12,13 +12,13 @@ from typing import Any
 
 import msgspec
 
-from stalerow.simulator.conform.child import Child, LiveError, last_words
+from stalerow.simulator.conform.child import Child, EngineRaised, LiveError
 from stalerow.simulator.conform.compare import Conformance, compare_trace
 from stalerow.simulator.conform.trace import Trace
 from stalerow.simulator.conform.workloads import Task, random_task
 from stalerow.simulator.engine import Profile
 
-__all__ = ["LiveError", "LiveScheduler", "compare_live", "conform_live"]
+__all__ = ["EngineRaised", "LiveError", "LiveScheduler", "compare_live", "conform_live"]
 
 
 class LiveScheduler(Child):
@@ -42,11 +42,12 @@ def compare_live(
 ) -> Conformance:
     """Compare one workload, given with its options.
 
-    A workload that makes vLLM itself raise counts as a difference that starts with "vLLM raised".
+    A workload that makes vLLM itself raise is no difference: the result says where it raised. `LiveError` if its engine
+    could not be made.
     """
     options, workload = task
     try:
         trace = scheduler.run(options, workload)
-    except LiveError as error:
-        return Conformance(name, scheduler.version, 0, 0, 0, f"vLLM raised {last_words(str(error))}")
+    except EngineRaised as error:
+        return Conformance(name, scheduler.version, 0, 0, 0, None, raised=str(error))
     return compare_trace(name, trace, profile)

@@ -83,6 +83,11 @@ recorded = json.load(open({recorded!r}))
 print(json.dumps({{"ready": "0.32.0"}}), flush=True)
 for line in sys.stdin:
     asked = json.loads(line)
+    if {raises} and any(r["prompt_len"] > 2 for r in asked["workload"]["requests"]):
+        frame = '  File "/env/site-packages/vllm/v1/core/sched/scheduler.py", line 12, in schedule\\n    assert n == 1\\n'
+        text = "Traceback (most recent call last):\\n" + frame + "AssertionError"
+        print(json.dumps({{"error": text, "setup": {setup}}}), flush=True)
+        continue
     if {differs} and any(r["prompt_len"] > 2 for r in asked["workload"]["requests"]):
         recorded["trace"][0]["total"] = 99
     print(json.dumps(recorded), flush=True)
@@ -94,10 +99,11 @@ for line in sys.stdin:
 def standin(tmp_path):
     """An interpreter that, whatever it is asked, answers with a recorded run, damaged if a prompt is long."""
 
-    def make(differs: bool) -> Path:
+    def make(differs: bool = False, raises: bool = False, setup: bool = False) -> Path:
         recorded, script = tmp_path / "recorded.json", tmp_path / "python"
         recorded.write_bytes(gzip.decompress(ONE.read_bytes()))
-        script.write_text(STANDIN.format(python=sys.executable, recorded=str(recorded), differs=differs))
+        made = {"differs": differs, "raises": raises, "setup": setup}
+        script.write_text(STANDIN.format(python=sys.executable, recorded=str(recorded), **made))
         script.chmod(0o755)
         return script
 
@@ -125,6 +131,26 @@ def test_a_live_difference_is_shrunk_saved_and_repeated(stalerow, standin, tmp_p
     code, out, _ = stalerow(*data["command"].split()[2:])
     assert code == 1
     assert "total: recorded 99" in out
+
+
+def test_an_engine_that_raises_is_a_finding_of_its_own_with_its_place(stalerow, standin, tmp_path):
+    saved = tmp_path / "saved.json"
+    code, out, _ = stalerow("--live", "--python", standin(raises=True), "--runs", "4", "--save", saved)
+    assert code == 1
+    assert "the engine itself raised AssertionError (assert n == 1) at vllm/v1/core/sched/scheduler.py:12" in out
+    assert "workloads raise there" in out
+    assert "no difference in any field; in 4 the engine itself raised" in out
+    data = json.loads(saved.read_text())
+    assert data["difference"] is None
+    (request,) = data["workload"]["requests"]
+    assert (request["prompt_len"], request["max_tokens"]) == (3, 1)
+
+
+def test_an_engine_that_cannot_be_made_is_misuse(stalerow, standin, tmp_path):
+    code, _, err = stalerow("--live", "--python", standin(raises=True, setup=True), "--runs", "4")
+    assert code == 2
+    assert "AssertionError" in err
+    assert err.splitlines()[-1].startswith("stalerow: error: AssertionError")
 
 
 @pytest.mark.skipif(PYTHON not in os.environ, reason=f"{PYTHON} names no Python that has vLLM")
