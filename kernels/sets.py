@@ -49,7 +49,7 @@ def kernel_set(name: str, device: str = "auto") -> KernelSet:
         from stalerow.kernels.align.kernels_triton import TritonAlign
 
         return KernelSet(name, TritonAlign(ROW_IS_SLOT[name], chosen), operators(chosen), chosen)
-    if _looks_external(name):
+    if looks_external(name):
         from stalerow.kernels.external import load
 
         loaded: KernelSet = load(name, device)
@@ -60,6 +60,8 @@ def kernel_set(name: str, device: str = "auto") -> KernelSet:
     )
 
 
-def _looks_external(name: str) -> bool:
+def looks_external(name: str) -> bool:
+    """Whether a name stands for an engine's own kernels: a release, a checkout or a file."""
+    name = name.partition("[")[0]
     has_separator = os.sep in name or (os.altsep is not None and os.altsep in name)
     return "==" in name or has_separator or name.endswith(".py") or os.path.exists(name)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from .describe import Description, KernelFound, describe
 from .errors import (
+    BadBinding,
     DownloadError,
     ExternalKernelError,
     ExtractionError,
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from stalerow.kernels.sets import KernelSet
 
 __all__ = [
+    "BadBinding",
     "CallerProfile",
     "Description",
     "DownloadError",
@@ -63,7 +65,7 @@ def load(name: str, device: str) -> "KernelSet":
     found = signatures(source)
     caller, meta, _ = profile(source)
     own = kernel_set("req-idx" if caller.binds == "slot" else "batch-row", device)
-    module = load_module(source, extract(source.kernels, [kernel.name for kernel in found.values()]))
+    module = load_module(source, extract(source.kernels, [kernel.name for kernel in found.values()], source.imported))
     align = ExternalAlign(
         name, module, found, caller, meta, own.align, interpreted=own.backend.name == "triton-interpreter"
     )

@@ -38,6 +38,8 @@ class StepArguments:
         self.accepted_written = given.get("accepted_written")
         self.seq_lens = given.get("seq_lens")
         self.out = given.get("out")
+        # The states that these kernels move are canonical ones: nothing is left to a replay (ReplaySSM, 0.34).
+        self.replays_states = False
         counts = given.get("counts")
         # Runner V1 hands over what the step was scheduled with, V2 the total it led to.
         self.has_new_total = counts is None
@@ -100,8 +102,8 @@ class ExternalAlign:
     * `own`: the project's align kernels, for the aligned indices of releases that compute them without a
       kernel.
 
-    ``-1`` rows: precopy and postprocess of all releases skip them; preprocess reads ``idx_mapping``
-    unguarded, so such a row is refused (`ValueError`) under the interpreter, where it would write before the
+    ``-1`` rows: precopy and postprocess of all releases skip them; preprocess before 0.34 reads ``idx_mapping``
+    unguarded, so such a row is then refused (`ValueError`) under the interpreter, where it would write before the
     array's start.
     """
 
@@ -137,8 +139,11 @@ class ExternalAlign:
         """Advance the running columns; see `AlignKernels`."""
         if num_rows == 0:
             return
-        if self._interpreted and bool((idx_mapping[:num_rows] < 0).any()):
-            raise ValueError(f"preprocess of {self.name}: idx_mapping has a -1 row, which no release masks; drop it")
+        kernel = self._kernels["preprocess"]
+        # Since 0.34, whose kernel takes HAS_IDX_MAPPING, such a row is masked.
+        masked = "HAS_IDX_MAPPING" in kernel.parameters
+        if self._interpreted and not masked and bool((idx_mapping[:num_rows] < 0).any()):
+            raise ValueError(f"preprocess of {self.name}: idx_mapping has a -1 row, which it does not mask; drop it")
         step = StepArguments(
             self,
             num_rows,
@@ -147,7 +152,7 @@ class ExternalAlign:
             query_start_loc=query_start_loc,
             block_size=block_size,
         )
-        self._kernels["preprocess"].launch((-(-num_rows // self.meta.preprocess_rows),), step)
+        kernel.launch((-(-num_rows // self.meta.preprocess_rows),), step)
 
     def precopy(self, slots: SlotState, binding: Binding, idx_mapping: Array | None, num_rows: int) -> None:
         """Move the accepted state to the new running column; see `AlignKernels`."""
@@ -213,11 +218,12 @@ class _Kernel:
 
     def __init__(self, module: ModuleType, signature: Signature) -> None:
         self.parameters = signature.parameters
+        self._given = signature.given
         self._function = getattr(module, signature.name)
         self._getters = {name: attrgetter(path) for name, path in signature.parameters.items()}
 
     def launch(self, grid: tuple[int, ...], step: StepArguments, **options: int) -> None:
-        self._function[grid](**{name: get(step) for name, get in self._getters.items()}, **options)
+        self._function[grid](**{name: get(step) for name, get in self._getters.items()}, **self._given, **options)
 
 
 def _power_of_2(number: int) -> int:

@@ -10,7 +10,7 @@ import msgspec
 from .extract import extract
 from .facts import CallerProfile, Fact, Meta
 from .profile import profile
-from .signatures import signatures
+from .signatures import Signature, signatures
 from .source import EngineSource, find
 from .vocabulary import INDICES_FUNCTION, KERNEL_NAMES
 from .wheel import ENGINE_FILES, INDICES_FILE, KERNEL_FILE
@@ -26,6 +26,7 @@ class KernelFound(msgspec.Struct, frozen=True):
     name: str
     where: str
     parameters: dict[str, str]
+    notes: tuple[str, ...] = ()
 
 
 class Description(msgspec.Struct, frozen=True):
@@ -54,7 +55,7 @@ def describe_source(source: EngineSource) -> Description:
     found = signatures(source)
     caller, meta, facts = profile(source)
     kernels = [
-        KernelFound(role, kernel.name, f"{source.kernels.path}:{kernel.line}", kernel.parameters)
+        KernelFound(role, kernel.name, f"{source.kernels.path}:{kernel.line}", kernel.parameters, _notes(kernel))
         for role, kernel in found.items()
     ]
     if "indices" not in found:
@@ -64,11 +65,17 @@ def describe_source(source: EngineSource) -> Description:
         origin=source.origin,
         files={path: str(source.files[path].path) if path in source.files else None for path in ENGINE_FILES},
         kernels=kernels,
-        extracted=list(extract(source.kernels, [kernel.name for kernel in found.values()]).kept),
+        extracted=list(extract(source.kernels, [kernel.name for kernel in found.values()], source.imported).names),
         caller=caller,
         meta=meta,
         facts=facts,
     )
+
+
+def _notes(kernel: Signature) -> tuple[str, ...]:
+    given = (f"{name} = {value!r} (given with --bind)" for name, value in kernel.given.items())
+    left = (f"{name} = {text} (its default: not known to stalerow)" for name, text in kernel.left.items())
+    return (*given, *left)
 
 
 def _stand_in(source: EngineSource) -> str:
@@ -93,6 +100,8 @@ def _render(found: Description) -> Iterator[str]:
         yield f"  {kernel.role}: {kernel.name + ' at ' if kernel.name else ''}{kernel.where}"
         for parameter, value in kernel.parameters.items():
             yield f"    {parameter} = {value}"
+        for note in kernel.notes:
+            yield f"    {note}"
     yield ""
     yield "the caller"
     for fact in found.facts:

@@ -28,5 +28,9 @@ class UnknownParameter(ExternalKernelError):
     """A kernel takes a parameter for which no value is known."""
 
 
+class BadBinding(ExternalKernelError):
+    """A value given for a parameter cannot be read, or no kernel takes it."""
+
+
 class UnclearCaller(ExternalKernelError):
     """The source does not show which block tables the copy kernels are bound to."""

@@ -9,8 +9,10 @@ engine.
 
 import ast
 import builtins
-from collections.abc import Iterable, Iterator
+import hashlib
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from pathlib import Path
 
 from .errors import ExtractionError
 from .source import SourceFile
@@ -19,13 +21,28 @@ from .source import SourceFile
 _RE_EXPORTED = {"triton": "import triton", "tl": "import triton.language as tl"}
 _ALLOWED_ROOTS = ("triton", "torch", "math")
 
+Imported = Callable[[ast.ImportFrom], SourceFile | None]
+
 
 @dataclass(frozen=True)
 class Extract:
-    """`text` is the module's source; `kept` the names defined in it, in file order."""
+    """`text` is the module's source; `kept` the names defined in it, in file order.
+
+    `helpers` are modules of the same kind that it imports from by their `module`, a name made of their content.
+    """
 
     text: str
     kept: tuple[str, ...]
+    helpers: tuple["Extract", ...] = ()
+
+    @property
+    def module(self) -> str:
+        return f"stalerow_external_{hashlib.sha256(self.text.encode()).hexdigest()[:20]}"
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Everything taken, the helpers' part included."""
+        return (*self.kept, *(name for helper in self.helpers for name in helper.names))
 
 
 def jit_functions(tree: ast.Module) -> dict[str, ast.FunctionDef]:
@@ -37,11 +54,13 @@ def jit_functions(tree: ast.Module) -> dict[str, ast.FunctionDef]:
     }
 
 
-def extract(source: SourceFile, roots: Iterable[str]) -> Extract:
+def extract(source: SourceFile, roots: Iterable[str], imported: Imported = lambda _: None) -> Extract:
     """The module of the functions named in `roots`, all of which must be in the file, and what they reach.
 
-    Raises `ExtractionError` when something reached is imported from the engine or defined nowhere.
+    `imported` gives the engine's file behind an import; what is reached there becomes a helper module. Raises
+    `ExtractionError` when something reached is in a file that is not at hand, or defined nowhere.
     """
+    wanted: dict[Path, tuple[SourceFile, dict[tuple[str, str], ast.stmt]]] = {}
     bindings = _bindings(source.tree)
     kept: dict[str, ast.stmt] = {}
     imports: dict[ast.stmt, list[str]] = {}
@@ -56,16 +75,22 @@ def extract(source: SourceFile, roots: Iterable[str]) -> Extract:
         statement = bindings.get(name)
         if statement is None:
             raise ExtractionError(
-                f"{source.path}: `{name}`, used by `{wanted_by}`, is defined nowhere in the file; "
-                "stalerow takes kernels out of one file only"
+                f"{source.path}: `{name}`, used by `{wanted_by}`, is defined nowhere in the file, nor imported by name"
             )
         if isinstance(statement, ast.Import | ast.ImportFrom):
             line = _import_line(statement, name)
             if line is None:
-                raise ExtractionError(
-                    f"{source.path}:{statement.lineno}: `{name}`, used by `{wanted_by}`, comes "
-                    f"from the engine (`{source.segment(statement)}`), never imported; move it into the file"
-                )
+                file = imported(statement) if isinstance(statement, ast.ImportFrom) else None
+                if file is None:
+                    raise ExtractionError(
+                        f"{source.path}:{statement.lineno}: `{name}`, used by `{wanted_by}`, comes from the engine "
+                        f"(`{source.segment(statement)}`), never imported, and its file is not at hand; give the "
+                        "whole checkout, or move it into the file"
+                    )
+                alias = next(a for a in statement.names if (a.asname or a.name) == name)
+                wanted.setdefault(file.path, (file, {}))[1][alias.name, name] = statement
+                imports.setdefault(statement, [])
+                continue
             imports.setdefault(statement, [])
             if line not in imports[statement]:
                 imports[statement].append(line)
@@ -77,8 +102,14 @@ def extract(source: SourceFile, roots: Iterable[str]) -> Extract:
             )
         kept[name] = statement
         todo += [(needed, name) for needed in sorted(_free_names(statement))]
+    helpers = []
+    for file, names in wanted.values():
+        helper = extract(file, [original for original, _ in names], imported)
+        helpers.append(helper)
+        for (original, name), statement in names.items():
+            imports[statement].append(f"from {helper.module} import {original} as {name}")
     ordered = tuple(sorted(kept, key=lambda name: kept[name].lineno))
-    return Extract(_blank_all_but(source, kept.values(), imports), ordered)
+    return Extract(_blank_all_but(source, kept.values(), imports), ordered, tuple(helpers))
 
 
 def _module_statements(body: Iterable[ast.stmt]) -> Iterator[ast.stmt]:

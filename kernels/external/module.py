@@ -4,9 +4,9 @@ It must be a file: Triton compiles (or interprets) a kernel from the source that
 The file is named after its content, so a changed engine file is a new module, and an unchanged one is reused.
 """
 
-import hashlib
 import importlib.util
 import linecache
+import sys
 from pathlib import Path
 from types import ModuleType
 
@@ -18,23 +18,25 @@ _loaded: dict[Path, ModuleType] = {}
 
 
 def load_module(source: EngineSource, extracted: Extract) -> ModuleType:
-    """The module of `extracted`, executed once a process.
+    """The module of `extracted`, executed once a process, after the helpers that it imports from.
 
     Triton must already be set to compile or to interpret (``TRITON_INTERPRET``), since decorating decides.
     """
-    taken = f"taken from {source.kernels.path} ({source.name}), whose licence applies"
-    text = f"{extracted.text}# {taken}\n"
-    digest = hashlib.sha256(text.encode()).hexdigest()[:20]
-    path = cache_root() / "modules" / f"kernels_{digest}.py"
+    for helper in extracted.helpers:
+        load_module(source, helper)
+    path = cache_root() / "modules" / f"{extracted.module}.py"
     if path in _loaded:
         return _loaded[path]
+    text = f"{extracted.text}# taken from {source.kernels.path} ({source.name}), whose licence applies\n"
     if not path.is_file() or path.read_text(encoding="utf-8") != text:
         write_file(path, text)
         linecache.checkcache(str(path))
-    spec = importlib.util.spec_from_file_location(f"stalerow_external_{digest}", path)
+    spec = importlib.util.spec_from_file_location(extracted.module, path)
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
+    # A module that imports from this one finds it by name.
+    sys.modules[extracted.module] = module
     spec.loader.exec_module(module)
     _loaded[path] = module
     return module

@@ -6,7 +6,8 @@ Works on syntax alone, so that ``describe`` can say what would be bound without 
 import ast
 from dataclasses import dataclass
 
-from .errors import MissingKernel, UnknownParameter
+from .bind import Value
+from .errors import BadBinding, MissingKernel, UnknownParameter
 from .extract import jit_functions
 from .source import EngineSource
 from .vocabulary import (
@@ -23,12 +24,18 @@ from .wheel import INDICES_FILE
 
 @dataclass(frozen=True)
 class Signature:
-    """A kernel found: `parameters` maps each of its parameters, in order, to the value bound to it."""
+    """A kernel found: `parameters` maps each of its parameters, in order, to the value bound to it.
+
+    `given` are parameters with the user's value; `left` those that take their default (its text), since nobody knows
+    them.
+    """
 
     role: str
     name: str
     line: int
     parameters: dict[str, str]
+    given: dict[str, Value]
+    left: dict[str, str]
 
 
 def signatures(source: EngineSource) -> dict[str, Signature]:
@@ -50,29 +57,54 @@ def signatures(source: EngineSource) -> dict[str, Signature]:
                 f"{KERNEL_SINCE[role]} to {LAST_RELEASE} have it, last seen in {LAST_RELEASE}; "
                 f"give one of those, or keep the name on your branch"
             )
+    if unused := [name for name in source.binds if not any(name in kernel.given for kernel in found.values())]:
+        taken = sorted({n for kernel in found.values() for n in (*kernel.given, *kernel.left, *kernel.parameters)})
+        asked = ", ".join(unused)
+        raise BadBinding(f"--bind {asked}: no kernel of {source.name} takes it; they take {', '.join(taken)}")
     return found
 
 
 def _bind(source: EngineSource, role: str, function: ast.FunctionDef) -> Signature:
     known = PARAMETERS[role]
     at = f"{source.kernels.path}:{function.lineno} ({source.name}): `{function.name}`"
-    arguments = function.args
+    defaults = _defaults(function)
     bound: dict[str, str] = {}
-    for arg in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs):
-        if arg.arg not in known:
+    given: dict[str, Value] = {}
+    left: dict[str, str] = {}
+    for arg in _parameters(function):
+        if arg.arg in source.binds:
+            given[arg.arg] = source.binds[arg.arg]
+        elif arg.arg in known:
+            bound[arg.arg] = known[arg.arg]
+        elif arg.arg in defaults:
+            left[arg.arg] = defaults[arg.arg]
+        else:
             raise UnknownParameter(
                 f"{at} takes `{arg.arg}` (line {arg.lineno}), for which no value is known; no release from "
                 f"{FIRST_RELEASE} to {LAST_RELEASE} has it, it was last seen in {source.name}; "
-                "name its value in stalerow.kernels.external.vocabulary"
+                f"give its value with --bind {arg.arg}=VALUE"
             )
-        bound[arg.arg] = known[arg.arg]
     for needed in NEEDED_FOR_V2[role]:
         if needed not in bound:
             raise MissingKernel(
                 f"{at} takes no `{needed}`, so it serves runner V1 only; releases {KERNEL_SINCE[role]} to "
                 f"{LAST_RELEASE} take it, last seen in {LAST_RELEASE}; give one of those"
             )
-    return Signature(role, function.name, function.lineno, bound)
+    return Signature(role, function.name, function.lineno, bound, given, left)
+
+
+def _parameters(function: ast.FunctionDef) -> list[ast.arg]:
+    arguments = function.args
+    return [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs]
+
+
+def _defaults(function: ast.FunctionDef) -> dict[str, str]:
+    """The text of each default, by parameter."""
+    arguments = function.args
+    positional = [*arguments.posonlyargs, *arguments.args]
+    found = dict(zip([a.arg for a in positional[::-1]], arguments.defaults[::-1]))
+    found |= {a.arg: d for a, d in zip(arguments.kwonlyargs, arguments.kw_defaults) if d is not None}
+    return {name: ast.unparse(default) for name, default in found.items()}
 
 
 def _computed_by_backends(source: EngineSource) -> bool:

@@ -5,10 +5,11 @@ Only text is read. The result goes to ``extract`` (the kernels) and ``profile`` 
 
 import ast
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 
+from .bind import Value, split
 from .errors import ExternalKernelError, SourceNotFound
 from .wheel import ENGINE_FILES, KERNEL_FILE, fetch
 
@@ -50,10 +51,22 @@ class EngineSource:
     name: str
     origin: str
     files: dict[str, SourceFile] = field(hash=False)
+    binds: dict[str, Value] = field(hash=False, default_factory=dict)
+    package: Path | None = None
 
     @property
     def kernels(self) -> SourceFile:
         return self.files[KERNEL_FILE]
+
+    def imported(self, statement: ast.ImportFrom) -> SourceFile | None:
+        """The engine's own file that `statement` imports from, None if it is another package's or not at hand."""
+        path = None
+        if statement.level == 0 and statement.module and self.package is not None:
+            _, *parts = statement.module.split(".")
+            path = self.package.joinpath(*parts).with_suffix(".py") if parts else None
+        elif statement.module:
+            path = self.kernels.path.with_name(statement.module.rpartition(".")[2] + ".py")
+        return _read_file(path) if path is not None and path.is_file() else None
 
 
 def find(name: str) -> EngineSource:
@@ -61,8 +74,14 @@ def find(name: str) -> EngineSource:
 
     `name` is ``vllm==0.30.0`` (any distribution, one exact version), a folder holding the engine's package (a
     checkout, site-packages) or being it, or a ``mamba_utils.py``. A single file that still sits in its
-    package is read together with the files around it. Raises `SourceNotFound` or `DownloadError`.
+    package is read together with the files around it. Values for parameters may stand behind it (``bind``). Raises
+    `SourceNotFound`, `DownloadError` or `BadBinding`.
     """
+    bare, binds = split(name)
+    return replace(_find(bare), name=name, binds=binds)
+
+
+def _find(name: str) -> EngineSource:
     if not Path(name).exists() and (pinned := _PINNED.fullmatch(name.strip())):
         distribution = re.sub(r"[-_.]+", "-", pinned.group(1)).lower()
         return _read(name, "release", fetch(distribution, pinned.group(2)))
@@ -100,7 +119,7 @@ def _package_in(folder: Path) -> Path:
 
 def _read(name: str, origin: str, package: Path) -> EngineSource:
     found = {relative: _read_file(package / relative) for relative in ENGINE_FILES if (package / relative).is_file()}
-    return EngineSource(name, origin, found)
+    return EngineSource(name, origin, found, package=package)
 
 
 def _read_file(path: Path) -> SourceFile:

@@ -2,11 +2,11 @@
 
 Parameters are matched by name alone, so their order, and which of them a release has, do not matter. A value
 is a dotted path into an `align.StepArguments`. Names and ranges were read from the published wheels of vLLM
-0.20.0 to 0.33.0.
+0.20.0 to 0.34.0.
 """
 
 FIRST_RELEASE = "0.25.0"
-LAST_RELEASE = "0.33.0"
+LAST_RELEASE = "0.34.0"
 
 # The kernel that does each of the four jobs. `indices` exists since 0.29.0; before, the attention backends
 # computed the same with tensor operations (`mamba_get_block_table_tensor`).
@@ -52,12 +52,14 @@ PARAMETERS: dict[str, dict[str, str]] = {
         "num_reqs": "num_rows",
         "BLOCK_SIZE": "meta.preprocess_rows",
         "MAMBA_BLOCK_SIZE": "block_size",
+        "HAS_IDX_MAPPING": "has_idx_mapping",
     },
     "precopy": _STATES
     | {
         "mamba_state_idx_ptr": "slots.state_idx",
         "src_col_ptr": "slots.src_col",
         "token_bias_ptr": "slots.src_off",
+        "ZERO_TEMPORAL_TOKEN_BIAS": "replays_states",
     },
     "postprocess": _STATES
     | {
@@ -69,6 +71,7 @@ PARAMETERS: dict[str, dict[str, str]] = {
         "num_accepted_tokens_out_ptr": "accepted_written",
         "block_size": "block_size",
         "PRECOMPUTED_NEW_COMPUTED": "has_new_total",
+        "SKIP_TEMPORAL_STATE_COPY": "replays_states",
     },
     "indices": {
         "block_table_ptrs_ptr": "index_table_ptrs",

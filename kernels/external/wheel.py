@@ -4,6 +4,7 @@
 `ENGINE_FILES` out of it into the cache, and drops the wheel. A second call finds them and downloads nothing.
 """
 
+import ast
 import logging
 import os
 import re
@@ -121,8 +122,25 @@ def _copy_sources(wheel: Path, target: Path) -> None:
                 f"{wheel.name} holds {len(roots)} files */{KERNEL_FILE}, expected 1; "
                 "the align kernels live there since vllm 0.25.0"
             )
-        for relative in ENGINE_FILES:
+        for relative in (*ENGINE_FILES, *_helpers(archive, names, roots[0])):
             if (member := roots[0] + relative) in names:
                 path = target / relative
                 path.parent.mkdir(parents=True, exist_ok=True)
                 path.write_bytes(archive.read(member))
+
+
+def _helpers(archive: zipfile.ZipFile, names: set[str], root: str) -> list[str]:
+    """Files with kernels that the kernels' file imports from, and those that they import from (0.34 has one)."""
+    found: list[str] = []
+    todo = [KERNEL_FILE]
+    while todo:
+        tree = ast.parse(archive.read(root + todo.pop()))
+        for node in ast.walk(tree):
+            if not isinstance(node, ast.ImportFrom) or node.level or not node.module:
+                continue
+            relative = "/".join(node.module.split(".")[1:]) + ".py"
+            if relative in found or root + relative not in names or b"triton.jit" not in archive.read(root + relative):
+                continue
+            found.append(relative)
+            todo.append(relative)
+    return found

@@ -24,6 +24,8 @@ COMMANDS = {
     "serve": "a serving run in closed loop: what a user of the engine would have seen",
 }
 
+TAKE_KERNELS = ("run", "replay", "fuzz", "compare", "serve", "kernels")
+
 OWN_ERRORS = (
     "stalerow.kernels.sets:UnknownKernelSet",
     "stalerow.kernels.base.device:DeviceError",
@@ -43,6 +45,14 @@ def main(argv: Sequence[str] | None = None) -> int:
     module = importlib.import_module(f"stalerow.simulator.commands.{name}")
     command = argparse.ArgumentParser(prog=f"stalerow {name}", description=module.__doc__)
     module.configure(command)
+    if name in TAKE_KERNELS:
+        command.add_argument(
+            "--bind",
+            action="append",
+            default=[],
+            metavar="NAME=VALUE",
+            help="value of a parameter of an engine's kernels that is not known here (repeatable)",
+        )
     return _guarded(module, command.parse_args(arguments[1:]))
 
 
@@ -74,6 +84,23 @@ class _Version(argparse.Action):
         parser.exit(0)
 
 
+def _bind(args: argparse.Namespace) -> None:
+    """Put `--bind` into the names of the kernel sets that are an engine's own: there it travels with them."""
+    pairs = getattr(args, "bind", [])
+    if not pairs:
+        return
+    from stalerow.kernels.external.bind import join
+    from stalerow.kernels.sets import looks_external
+    from stalerow.simulator.errors import UsageError
+
+    name = "name" if hasattr(args, "name") else "kernels"
+    given = getattr(args, name) or ()
+    bound = [join(n, pairs) if looks_external(n) else n for n in ([given] if isinstance(given, str) else given)]
+    if bound == ([given] if isinstance(given, str) else list(given)):
+        raise UsageError(f"--bind {pairs[0]}: no engine's own kernels are given; give a release or a path")
+    setattr(args, name, bound[0] if isinstance(given, str) else bound)
+
+
 def _guarded(module, args: argparse.Namespace) -> int:
     """Run a command. ValueErrors of our own say what to do in one line; anything else is a bug and shows itself."""
     from stalerow.simulator.errors import InternalError, UsageError
@@ -83,6 +110,7 @@ def _guarded(module, args: argparse.Namespace) -> int:
         where, what = path.split(":")
         usage.append(getattr(importlib.import_module(where), what))
     try:
+        _bind(args)
         return int(module.execute(args))
     except tuple(usage) as error:
         print(f"stalerow: error: {' '.join(str(error).split())}", file=sys.stderr)

@@ -219,7 +219,8 @@ def _small(
         "workload": small[1],
     }
     write_beside(path, msgspec.json.format(msgspec.json.encode(saved), indent=2) + b"\n")
-    out.print(f"the smallest of {tried} workloads tried: {again.raised or again.difference}", markup=False, soft_wrap=True)
+    words = again.raised or again.difference
+    out.print(f"the smallest of {tried} workloads tried: {words}", markup=False, soft_wrap=True)
     for request in small[1]["requests"]:
         words = ", ".join(f"{k} {v}" for k, v in request.items() if k not in ("id", "stop_token_ids"))
         out.print(f"  request {request['id']}: {words}", markup=False, soft_wrap=True)

@@ -17,7 +17,6 @@ from typing import IO, Any, Self
 
 import msgspec
 
-
 _FRAME = re.compile(r'^  File "([^"]+)", line (\d+), in [^\n]*\n    ([^\n]*)', re.MULTILINE)
 _ENGINE = re.compile(r"^.*/(?=vllm/)")
 

@@ -6,7 +6,7 @@ import pytest
 
 from stalerow.kernels.external import ExtractionError
 from stalerow.kernels.external.extract import extract, jit_functions
-from stalerow.kernels.external.source import SourceFile
+from stalerow.kernels.external.source import EngineSource, SourceFile
 
 from .synthetic import kernels_text
 
@@ -71,3 +71,26 @@ def test_a_dependency_that_cannot_be_taken_is_named(prelude: str, complaint: str
     text = f"from x import tl, triton\n{prelude}\n\n@triton.jit\ndef k(p):\n    tl.store(p, helper(1))\n"
     with pytest.raises(ExtractionError, match=complaint):
         extract(source(text), ["k"])
+
+
+def test_a_helper_in_another_file_becomes_a_module_of_its_own(tmp_path: Path) -> None:
+    """As 0.34.0 has it; the helper's own file keeps its lines, and what else is in it stays behind."""
+    package = tmp_path / "vllm" / "v1" / "worker"
+    package.mkdir(parents=True)
+    helper = package / "helper_utils.py"
+    helper.write_text(
+        "import vllm.surprise\nfrom x import tl, triton\n_TWO = 2\n\n\n"
+        "@triton.jit\ndef twice(v):\n    return v * _TWO\n"
+    )
+    text = (
+        "from x import tl, triton\nfrom vllm.v1.worker.helper_utils import (\n    twice as double,\n    unused,\n)\n\n"
+        "@triton.jit\ndef k(p):\n    tl.store(p, double(tl.load(p)) + double(1))\n"
+    )
+    engine = EngineSource("x", "checkout", {}, package=tmp_path / "vllm")
+    extracted = extract(source(text), ["k"], engine.imported)
+    (made,) = extracted.helpers
+    assert made.kept == ("_TWO", "twice")
+    assert "surprise" not in made.text
+    assert made.text.split("\n")[6] == "def twice(v):"
+    assert extracted.text.split("\n")[1] == f"from {made.module} import twice as double"
+    assert extracted.names == ("k", "_TWO", "twice")

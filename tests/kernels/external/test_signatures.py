@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from stalerow.kernels.external import MissingKernel, UnknownParameter, describe
+from stalerow.kernels.external import BadBinding, MissingKernel, UnknownParameter, describe
+from stalerow.kernels.external.bind import join, split
 
 from .synthetic import kernels_text, write_engine
 
@@ -31,17 +32,52 @@ def test_an_unknown_parameter_is_an_error_that_names_it_the_file_and_the_release
         "`window_ptr`",
         "`precopy_mamba_align_fused_kernel`",
         file,
-        "0.25.0 to 0.33.0",
+        "0.25.0 to 0.34.0",
         f"last seen in {file}",
     ):
         assert part in str(caught.value)
+
+
+def test_an_unknown_parameter_with_a_default_takes_it_and_is_noted(tmp_path: Path) -> None:
+    text = kernels_text().replace("PRECOMPUTED_NEW_COMPUTED: tl.constexpr = False,", "{}, NEW_MODE: tl.constexpr = 3,")
+    text = text.replace("{}", "PRECOMPUTED_NEW_COMPUTED: tl.constexpr = False")
+    described = describe(write(tmp_path / "mamba_utils.py", text))
+    postprocess = next(kernel for kernel in described.kernels if kernel.role == "postprocess")
+    assert "NEW_MODE" not in postprocess.parameters
+    assert postprocess.notes == ("NEW_MODE = 3 (its default: not known to stalerow)",)
+    assert "NEW_MODE = 3 (its default: not known to stalerow)" in str(described)
+
+
+def test_a_value_can_be_bound_to_an_unknown_parameter(tmp_path: Path) -> None:
+    text = kernels_text().replace("token_bias_ptr, block", "token_bias_ptr, WINDOW, block")
+    file = write(tmp_path / "mamba_utils.py", text)
+    with pytest.raises(UnknownParameter, match="give its value with --bind WINDOW=VALUE"):
+        describe(file)
+    precopy = next(kernel for kernel in describe(f"{file}[WINDOW=4]").kernels if kernel.role == "precopy")
+    assert precopy.notes == ("WINDOW = 4 (given with --bind)",)
+
+
+@pytest.mark.parametrize(
+    ("bound", "words"),
+    [("NOWHERE=1", "no kernel of .* takes it; they take "), ("=1", "expected PARAMETER=VALUE"), ("A=b.c", "literal")],
+)
+def test_a_binding_that_means_nothing_is_refused(tmp_path: Path, bound: str, words: str) -> None:
+    file = write(tmp_path / "mamba_utils.py", kernels_text())
+    with pytest.raises(BadBinding, match=words):
+        describe(f"{file}[{bound}]")
+
+
+def test_bindings_are_joined_to_a_name_once() -> None:
+    assert join("vllm==0.34.0", ["A=1", "B=True"]) == "vllm==0.34.0[A=1,B=True]"
+    assert join("vllm==0.34.0[A=1]", ["A=2"]) == "vllm==0.34.0[A=2]"
+    assert split("vllm==0.34.0[A=2,B='x']") == ("vllm==0.34.0", {"A": 2, "B": "x"})
 
 
 def test_a_missing_kernel_is_an_error_that_names_it_the_file_and_the_releases(tmp_path: Path) -> None:
     file = write(tmp_path / "mamba_utils.py", kernels_text().replace("precopy_mamba_align", "precopy_mamba_new"))
     with pytest.raises(MissingKernel) as caught:
         describe(file)
-    for part in ("`precopy_mamba_align_fused_kernel`", file, "0.25.0 to 0.33.0", "last seen in 0.33.0"):
+    for part in ("`precopy_mamba_align_fused_kernel`", file, "0.25.0 to 0.34.0", "last seen in 0.34.0"):
         assert part in str(caught.value)
 
 

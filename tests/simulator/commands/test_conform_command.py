@@ -84,7 +84,7 @@ print(json.dumps({{"ready": "0.32.0"}}), flush=True)
 for line in sys.stdin:
     asked = json.loads(line)
     if {raises} and any(r["prompt_len"] > 2 for r in asked["workload"]["requests"]):
-        frame = '  File "/env/site-packages/vllm/v1/core/sched/scheduler.py", line 12, in schedule\\n    assert n == 1\\n'
+        frame = '  File "/env/vllm/v1/core/sched/scheduler.py", line 12, in schedule\\n    assert n == 1\\n'
         text = "Traceback (most recent call last):\\n" + frame + "AssertionError"
         print(json.dumps({{"error": text, "setup": {setup}}}), flush=True)
         continue
