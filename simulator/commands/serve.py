@@ -34,6 +34,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--acceptance-rates", type=float, nargs="+", default=None, metavar="R", help="share of steps accepting draft i"
     )
     model.add_argument("--cost", action="append", default=[], metavar="NAME=N", help="one entry of the cost model anew")
+    parser.add_argument("--trace", metavar="FILE", default=None, help="write the run, if it is one, for Perfetto")
     display.add_html(parser, "every run, plots, and the requests that broke,")
     parser.add_argument("--json", metavar="FILE", default=None, help="write every run and request to FILE")
     add_jobs(parser)
@@ -88,7 +89,7 @@ def execute(args: argparse.Namespace) -> int:
     from stalerow.simulator.serve.acceptance import from_mean, from_rates
     from stalerow.simulator.serve.costs import with_changes
     from stalerow.simulator.serve.settings import ServeOptions
-    from stalerow.simulator.serve.sweep import ServeJob, run_jobs
+    from stalerow.simulator.serve.sweep import ServeJob, run_jobs, serve
 
     drafts = args.num_speculative_tokens
     if args.acceptance_rates and args.acceptance_length:
@@ -128,8 +129,18 @@ def execute(args: argparse.Namespace) -> int:
         for kernels in args.kernels
     ]
     workers = job_count(args.jobs) if all(k.startswith("reference:") for k in args.kernels) else args.jobs or 1
+    listener = None
+    if args.trace:
+        if len(jobs) > 1:
+            raise UsageError(
+                f"--trace {args.trace}: is of one run and this makes {len(jobs)}: give one kernel set, one "
+                "--pipeline-parallel-size and one --max-concurrency"
+            )
+        from stalerow.simulator.draw.serving_record import ServingRecorder
+
+        listener = ServingRecorder()
     with progress(f"{len(jobs)} runs of {len(requests)} requests", len(jobs)) as advance:
-        results = run_jobs(jobs, workers, advance)
+        results = [serve(jobs[0], listener)] if listener else run_jobs(jobs, workers, advance)
     print_serving(results, acceptance.mean_length)
     if args.json:
         _write(args, results)
@@ -143,6 +154,13 @@ def execute(args: argparse.Namespace) -> int:
             f"{results[0].healthy_tokens:.0f} output tokens; all times are of virtual time"
         )
         display.save(args.html, serving(results, about, PUBLISHED), "page", console())
+    if listener is not None:
+        from stalerow.simulator.draw.results import console
+        from stalerow.simulator.draw.trace import trace
+
+        kernels = Subject(kernels=args.kernels[0], device=args.device).load()
+        record = listener.record(results[0], jobs[0].options, kernels, requests)
+        display.save(args.trace, trace(record), "trace", console())
     return 0 if all(result.clean for result in results) else 1
 
 

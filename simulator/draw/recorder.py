@@ -167,16 +167,7 @@ class Recorder:
         used = {b for groups in step.block_lists.values() for ids in groups for b in ids} - {0}
         return Scheduled(
             step=step.number,
-            rows=tuple(
-                Share(
-                    request=r.request,
-                    tokens=r.num_tokens,
-                    drafts=r.num_drafts,
-                    computed=r.num_computed_tokens,
-                    samples=r.is_final_or_decode,
-                )
-                for r in step.rows
-            ),
+            rows=shares(step),
             admitted=tuple(
                 Admission(request=n.request, hit=n.num_computed_tokens, resumed=n.resumed) for n in step.new
             ),
@@ -213,12 +204,12 @@ class Recorder:
         view, ledger = self._views[index], simulation.judges[index].ledger
         enqueued = self._enqueued.pop(id(operation), (operation, -1))[1]
         batch = getattr(operation, "batch", None)
-        seats = _seats(operation)
+        rows = seats(operation)
         meant, copies = self._meant(simulation, index, operation)
         writes: tuple[Write, ...] = ()
         if actor != "side":
             now = view.read()
-            writes = self._writes(simulation, index, operation, now, copies, [s.request for s in seats])
+            writes = self._writes(simulation, index, operation, now, copies, [seat.request for seat in rows])
             view.pages = now
         owners = view.owner_changes(ledger) if isinstance(operation, Free | Admit) else ()
         gathered = simulation.ranks[index].gathered_step
@@ -227,7 +218,7 @@ class Recorder:
             step=operation.step,
             of=operation.batch_step,
             enqueued=enqueued,
-            rows=seats,
+            rows=rows,
             padded=batch.num_padded - batch.num_rows if batch is not None else 0,
             table=-1 if gathered is None else gathered,
             meant=meant,
@@ -304,7 +295,7 @@ class Recorder:
                 return tuple(reader.forwarded(now, blocks, judge.ledger.owners, batch))
 
 
-def _seats(operation: Operation) -> tuple[Seat, ...]:
+def seats(operation: Operation) -> tuple[Seat, ...]:
     """The rows that a launch works for; none for one that has no batch."""
     if isinstance(operation, PostUpdate | ScatterAccepted | Postprocess):
         output = operation.output
@@ -315,6 +306,20 @@ def _seats(operation: Operation) -> tuple[Seat, ...]:
     if batch is None:
         return ()
     return tuple(Seat(request=r, slot=int(s)) for r, s in zip(batch.requests, batch.slots))
+
+
+def shares(step: Step) -> tuple[Share, ...]:
+    """The rows of a step as the scheduler has them."""
+    return tuple(
+        Share(
+            request=row.request,
+            tokens=row.num_tokens,
+            drafts=row.num_drafts,
+            computed=row.num_computed_tokens,
+            samples=row.is_final_or_decode,
+        )
+        for row in step.rows
+    )
 
 
 def recorded(

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Protocol
 
 from stalerow.kernels.base.memory import OutOfBounds
 from stalerow.kernels.sets import KernelSet
@@ -58,6 +59,18 @@ class Times:
     outputs: dict[int, int] = field(default_factory=dict)
 
 
+class Listener(Protocol):
+    """Told of every event with its start and end, in microseconds."""
+
+    def scheduled(self, step: Step, inflight: int, start: int, end: int) -> None: ...
+
+    def processed(self, step: Step, delivered: Delivered, inflight: int, start: int, end: int) -> None: ...
+
+    def prepared(self, rank: RankV2, step: Step, fresh: Sequence[Operation], start: int, end: int) -> None: ...
+
+    def executed(self, rank: RankV2, operation: Operation, side: bool, start: int, end: int) -> None: ...
+
+
 class NoPoison:
     """Recurrent blocks keep their old owner's bytes when they change hands, as they do in an engine."""
 
@@ -77,7 +90,9 @@ class Serving:
         costs: Costs,
         max_concurrency: int | None,
         seed: int,
+        listener: Listener | None = None,
     ) -> None:
+        self._listener = listener
         self.options, self.kernels, self.costs = options, kernels, costs
         schedule = options.schedule(longest(requests))
         self.pp = options.pipeline_parallel_size
@@ -159,6 +174,8 @@ class Serving:
             operation = self.ranks[-1].execute_side()
             self.times.side = now + self.costs.broadcast
             self.times.received[operation.step] = self.times.side
+            if self._listener is not None:
+                self._listener.executed(self.ranks[-1], operation, True, now, self.times.side)
         elif actor.startswith("host"):
             self._host_act(self.ranks[int(actor[4:])], now)
         else:
@@ -170,9 +187,13 @@ class Serving:
         times = self.times
         done = times.hosts[rank.index] = now + self.costs.host
         times.enqueued[rank.index, step.number] = done
+        queued = len(rank.queue), len(rank.side)
         rank.host_step()
         if rank.is_last and not step.rows:
             times.outputs[step.number] = done + self.costs.message
+        if self._listener is not None:
+            fresh = (*rank.queue.pending()[queued[0] :], *rank.side.pending()[queued[1] :])
+            self._listener.prepared(rank, step, fresh, now, done)
 
     def _device_act(self, rank: RankV2, until: int | None) -> None:
         """Run the rank's operations in stream order until one concerns others or somebody else can start earlier."""
@@ -186,6 +207,8 @@ class Serving:
                 return
             done = self.times.devices[rank.index] = start + self._duration(rank, operation)
             self._announce(rank, operation, done)
+            if self._listener is not None:
+                self._listener.executed(rank, operation, False, start, done)
             if isinstance(operation, ENDS_BURST) or not rank.queue.runnable():
                 return
             start = self._device_start(rank)
@@ -236,6 +259,8 @@ class Serving:
             self.model.announced[step.number] = step
         for rank in self.ranks:
             rank.inbox.append(step)
+        if self._listener is not None:
+            self._listener.scheduled(step, len(self.core.inflight), self._now, self.times.engine)
 
     def before_process(self, loop: EngineLoop, step: Step) -> None:
         """Nobody aborts."""
@@ -247,6 +272,8 @@ class Serving:
     def delivered(self, loop: EngineLoop, step: Step, delivered: Delivered) -> None:
         sampled = self.sampled(step)
         done = self.times.engine = self._now + (self.costs.process if step.rows else 0)
+        if self._listener is not None:
+            self._listener.processed(step, delivered, len(self.core.inflight), self._now, done)
         for row in step.rows:
             given = delivered.outputs.get(row.request)
             if given is None:

@@ -16,6 +16,7 @@ import msgspec
 from stalerow.simulator.errors import InternalError
 from stalerow.simulator.serve.acceptance import Acceptance
 from stalerow.simulator.serve.costs import Costs
+from stalerow.simulator.serve.loop import Listener
 from stalerow.simulator.serve.report import RunResult
 from stalerow.simulator.serve.settings import ServeOptions
 from stalerow.simulator.serve.workload import ServeRequest
@@ -34,7 +35,7 @@ class ServeJob(msgspec.Struct, frozen=True, kw_only=True):
     seed: int
 
 
-def serve(job: ServeJob) -> RunResult:
+def serve(job: ServeJob, listener: Listener | None = None) -> RunResult:
     """Run one job in this process."""
     from stalerow.simulator.run.subject import Subject
     from stalerow.simulator.serve.loop import Serving
@@ -42,7 +43,7 @@ def serve(job: ServeJob) -> RunResult:
 
     kernels = Subject(kernels=job.kernels, device=job.device).load()
     serving = Serving(
-        job.requests, job.options, kernels, job.acceptance, job.costs, job.max_concurrency or None, job.seed
+        job.requests, job.options, kernels, job.acceptance, job.costs, job.max_concurrency or None, job.seed, listener
     )
     serving.run()
     return summarise(serving, job.max_concurrency, job.seed)

@@ -78,6 +78,24 @@ def test_serve_shows_every_run_and_what_users_reported(tmp_path):
     assert "14 to 33 %" in text
 
 
+def test_serve_writes_the_trace_of_one_run_and_refuses_several(tmp_path, capsys):
+    command = ["serve", "--num-prompts", "4", "-pp", "2", "--random-input-len", "64", "--random-output-len", "16"]
+    command += ["--random-prefix-len", "16", "--block-size", "16", "--num-gpu-blocks", "400", "--jobs", "1"]
+    assert main([*command, "--trace", "t.json"]) == 2
+    assert "--trace t.json: is of one run and this makes 2" in capsys.readouterr().err
+    assert main([*command, "--kernels", "reference:req-idx", "--trace", "t.json", "--json", "serve.json"]) == 0
+    events = json.loads((tmp_path / "t.json").read_text())["traceEvents"]
+    run = json.loads((tmp_path / "serve.json").read_text())["runs"][0]
+    slices = [e for e in events if e["ph"] == "X"]
+    assert sum(e["name"].startswith("schedule ") for e in slices) == run["steps"]
+    assert max(e["ts"] + e["dur"] for e in slices) <= run["duration_s"] * 1e6 + 60_000
+    forwards = [e for e in slices if e["name"] == "forward"]
+    assert {e["pid"] for e in forwards} == {2, 3}
+    starts = [e["ts"] for e in forwards if e["pid"] == 2]
+    # The ranks work side by side: one starts while the other has not ended.
+    assert any(e["ts"] < s < e["ts"] + e["dur"] for s in starts for e in forwards if e["pid"] == 3)
+
+
 def test_a_file_that_cannot_be_written_is_one_line(tmp_path, capsys):
     (tmp_path / "file").write_text("")
     assert main(["run", "0", "--kernels", "reference:req-idx", "--quiet", "--html", "file/x.html"]) == 2

@@ -5,6 +5,7 @@ from collections import defaultdict
 
 import pytest
 
+from stalerow.simulator.commands.cli import main
 from stalerow.simulator.draw.trace import trace
 from stalerow.simulator.schedule.generate import from_seed
 
@@ -20,8 +21,18 @@ REQUIRED = {
 }
 
 
-@pytest.fixture(scope="module", params=["seed_bug", "fixed", "four ranks", "runner v1"])
-def events(request):
+SERVE = (
+    "serve --kernels reference:req-idx --num-prompts 4 -pp 2 --random-input-len 64 --random-output-len 16 "
+    "--random-prefix-len 16 --block-size 16 --num-gpu-blocks 400 --jobs 1 --trace"
+)
+
+
+@pytest.fixture(scope="module", params=["seed_bug", "fixed", "four ranks", "runner v1", "serving"])
+def events(request, tmp_path_factory):
+    if request.param == "serving":
+        path = tmp_path_factory.mktemp("serving") / "trace.json"
+        assert main([*SERVE.split(), str(path)]) == 0
+        return json.loads(path.read_text())["traceEvents"]
     if request.param == "four ranks":
         record = record_of("reference:batch-row", from_seed(3, 4, "v2"))
     elif request.param == "runner v1":
