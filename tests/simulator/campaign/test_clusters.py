@@ -1,0 +1,104 @@
+"""A cluster of several Ray nodes on one machine gives what one process gives, also when a node is killed midway."""
+
+import pytest
+
+from stalerow.simulator.campaign.clusters import RayCluster
+from stalerow.simulator.campaign.executors import InProcess
+from stalerow.simulator.errors import UsageError
+from stalerow.simulator.explore import exploration
+from stalerow.simulator.explore.bounds import Bounds, total
+from stalerow.simulator.explore.exploration import Exploration
+from stalerow.simulator.explore.progress import Progress
+from stalerow.simulator.explore.search import do
+from stalerow.simulator.run.subject import Subject
+
+ray = pytest.importorskip("ray", reason="needs Ray (extra stalerow[ray])")
+
+BOUNDS = Bounds(requests=2, steps=6, prompt=2, output=3, gap=1)
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    """A head and two nodes with a core each."""
+    from ray.cluster_utils import Cluster
+
+    made = Cluster(initialize_head=True, head_node_args={"num_cpus": 1, "include_dashboard": False})
+    nodes = [made.add_node(num_cpus=1) for _ in range(2)]
+    made.wait_for_nodes()
+    ray.init(address=made.address, log_to_driver=False, logging_level="error")
+    yield made, nodes
+    ray.shutdown()
+    made.shutdown()
+
+
+class Losing(RayCluster):
+    """A node is killed while every core is busy, once three leases have come back."""
+
+    def __init__(self, cluster, node):
+        super().__init__(do)
+        self._cluster, self._node = cluster, node
+        self.results = 0
+        self.told = []
+
+    def wait(self, timeout=None):
+        if self.results >= 3 and self._node is not None and not self.idle:
+            self._cluster.remove_node(self._node, allow_graceful=False)
+            self._node = None
+        done = super().wait(timeout)
+        self.results += len(done)
+        self.told += self.repeated()
+        return done
+
+
+class Quiet:
+    def tick(self, progress):
+        pass
+
+    def died(self, lease, how):
+        raise AssertionError(f"{lease}: {how}")
+
+    def note(self, text):
+        pass
+
+
+def search(path, executor):
+    progress = Progress(bounds=BOUNDS, subject=Subject(kernels="reference:batch-row"), stop=total(BOUNDS))
+    return Exploration(progress, path, executor, Quiet(), keep_going=True).run()
+
+
+def test_a_node_that_is_killed_midway_loses_no_lease_and_repeats_none_silently(cluster, tmp_path, monkeypatch):
+    made, nodes = cluster
+    monkeypatch.setattr(exploration, "LEASE", 8)
+    losing = Losing(made, nodes[0])
+    progress = search(tmp_path / "cluster.json", lambda: losing)
+    whole = search(tmp_path / "alone.json", lambda: InProcess(do))
+    assert progress.over
+    assert whole.failed
+    assert (progress.schedules, progress.failed, progress.counts) == (whole.schedules, whole.failed, whole.counts)
+    assert progress.failing == whole.failing
+    assert losing.told, losing.results
+    assert all("ran again: its node was lost" in text for text in losing.told)
+
+
+def suicide(task):
+    import os
+    import signal
+
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def test_a_task_that_takes_its_workers_down_is_blamed_after_the_second(cluster):
+    with RayCluster(suicide) as executor:
+        ticket = executor.submit("a wild copy")
+        done = []
+        while not done:
+            done = executor.wait(5)
+        assert executor.repeated() == ["a wild copy ran again: its worker process died"]
+    assert (done[0].ticket, done[0].died) == (ticket, "died in two workers")
+
+
+def test_without_a_cluster_there_is_one_line(monkeypatch):
+    monkeypatch.setattr(ray, "is_initialized", lambda: False)
+    monkeypatch.setattr(ray, "init", lambda **options: (_ for _ in ()).throw(ConnectionError("nobody answers")))
+    with pytest.raises(UsageError, match="no Ray cluster at 'auto': nobody answers"), RayCluster(do, "auto"):
+        pass
