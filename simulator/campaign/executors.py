@@ -35,6 +35,10 @@ class Executor(Protocol):
         """Tasks that have ended, waiting for the first of them at most `timeout` seconds."""
         ...
 
+    def repeated(self) -> list[str]:
+        """What was started a second time since last asked, and why, a sentence each."""
+        ...
+
     def __enter__(self) -> Self: ...
     def __exit__(self, *exc: object) -> None: ...
 
@@ -60,6 +64,9 @@ class InProcess:
     @property
     def idle(self) -> int:
         return 1 - min(len(self._waiting), 1)
+
+    def repeated(self) -> list[str]:
+        return []
 
     def submit(self, task: Any) -> int:
         self._tickets += 1

@@ -38,7 +38,7 @@ class Tally:
     """Sums so far. `kinds` counts schedules by the kind of their first violation, `marks` schedules that had one.
 
     `scouted` counts trials of the kernels' NumPy twin, which are not in `schedules`. `faults` is what became of the
-    faults that were put in, run by run.
+    faults that were put in, run by run. `first_seen`: the schedule, counted from 1, that had a mark first.
     """
 
     schedules: int = 0
@@ -48,18 +48,26 @@ class Tally:
     findings: list[Finding] = field(default_factory=list)
     breaches: list[Finding] = field(default_factory=list)
     faults: list[FaultUse] = field(default_factory=list)
+    first_seen: dict[str, int] = field(default_factory=dict)
     interrupted: bool = False
     began: float = field(default_factory=time.monotonic)
 
     def count(self, marks: Iterable[str], kind: str | None) -> None:
         self.schedules += 1
-        self.marks.update(marks)
+        for mark in marks:
+            self.first_seen.setdefault(mark, self.schedules)
+            self.marks[mark] += 1
         if kind is not None:
             self.kinds[kind] += 1
 
     @property
     def missed(self) -> list[str]:
         return [m for m in MARKS if m not in self.marks]
+
+    @property
+    def plateau(self) -> int:
+        """Schedules since one had a mark that none before it had."""
+        return self.schedules - max(self.first_seen.values(), default=0)
 
     @property
     def seconds(self) -> float:

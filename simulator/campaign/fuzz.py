@@ -12,14 +12,17 @@ import time
 from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 
-from stalerow.simulator.campaign import failures, findings
+from stalerow.simulator.campaign import failures, findings, journal
+from stalerow.simulator.campaign.executors import Executor
 from stalerow.simulator.campaign.failures import Failure
 from stalerow.simulator.campaign.findings import Finding, Tally
+from stalerow.simulator.campaign.journal import Journal
 from stalerow.simulator.campaign.stream import TrialStream
 from stalerow.simulator.campaign.trials import Reduced, Reduction, Seen, Trial, do
 from stalerow.simulator.campaign.workers import TICK_S, Done, Workers, abandoned
@@ -33,6 +36,8 @@ if TYPE_CHECKING:
 
 SCOUTS_AHEAD = 64
 SHRINK_AT_LEAST_S = 10.0
+NOTE_S = 1.0
+"""How often a campaign writes down how far it has come: at most so much is done again after a kill."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +47,8 @@ class Options:
     `shard` is (i, n): every n-th seed beginning with the i-th, i from 1.
 
     `schedule_s`: seconds after which a schedule's run is taken for hung.
-    `universes`: schedules that run side by side in a pack, of `families` memory layouts in turn.
+    `universes`: schedules that run side by side in a pack, of `families` memory layouts in turn. `resume`: go on with
+    the campaign of these options. `ray`: the address of a cluster to run on instead of worker processes.
     """
 
     subject: Subject
@@ -56,6 +62,8 @@ class Options:
     universes: int | None = None
     families: int = 1
     schedule_s: float | None = None
+    resume: bool = False
+    ray: str | None = None
 
     def draws(self) -> Iterator[Draw]:
         i, n = self.shard
@@ -87,6 +95,41 @@ class Campaign:
         self._queued: deque[Reduction] = deque()
         self._scouted: dict[Draw, Seen] = {}
         self._over = False
+        self._journal = Journal(asked=journal.asked(options))
+        self._journal_file, self._journal_saved = journal.file_of(options), 0.0
+        if options.resume:
+            self._resume()
+
+    def _resume(self) -> None:
+        self._journal = journal.load(self.options)
+        self._journal.restore(self.tally)
+        settled = self._journal.settled
+        self._begin(islice(self.options.draws(), settled, None), islice(self.options.draws(), settled, None))
+        for stream in (self._real, self._scouts):
+            if stream is not None:
+                stream.given = settled
+        self._queued.extend(self._journal.pending)
+        self._known = set(self._journal.known)
+        self._over = self._journal.over
+        self.tally.scouted = 0 if self.twin is None else settled
+
+    def _note(self) -> None:
+        """Write down how far the campaign has come."""
+        if self.options.universes:
+            return
+        noted = self._journal
+        noted.note(self.tally)
+        noted.pending = [*self._reducing.values(), *self._queued]
+        noted.known, noted.over = sorted(self._known), self._over
+        journal.save(noted, self._journal_file)
+        self._journal_saved = time.monotonic()
+
+    def _executor(self, notes: Path) -> Executor:
+        if self.options.ray is None:
+            return Workers(self.options.jobs, do, notes)
+        from stalerow.simulator.campaign.clusters import RayCluster
+
+        return RayCluster(do, self.options.ray or None)
 
     def _begin(self, draws: Iterator[Draw], scouted: Iterator[Draw]) -> None:
         limit = self.options.schedule_s
@@ -103,13 +146,14 @@ class Campaign:
             self.listener.note(f"an earlier campaign was killed while at: {text.strip()}")
             path.unlink(missing_ok=True)
         try:
-            with Workers(self.options.jobs, do, notes) as workers:
+            with self._executor(notes) as workers:
                 self._loop(workers)
                 if not self._over:
                     self._explain_refusals()
         except KeyboardInterrupt:
             self.tally.interrupted = True
             self._save_unfinished()
+        self._note()
         return self.tally
 
     def _scan(self, lanes: int) -> bool:
@@ -138,7 +182,7 @@ class Campaign:
         self.options = dataclasses.replace(options, seconds=None)
         return bool(draws) and not (self._over or self.tally.interrupted)
 
-    def _loop(self, workers: Workers) -> None:
+    def _loop(self, workers: Executor) -> None:
         while not self._over:
             while workers.idle and (task := self._next()) is not None:
                 ticket = workers.submit(task)
@@ -150,6 +194,10 @@ class Campaign:
                 return
             for done in workers.wait(TICK_S):
                 self._take(done)
+            for text in workers.repeated():
+                self.listener.note(text)
+            if time.monotonic() - self._journal_saved >= NOTE_S:
+                self._note()
             self.listener.tick(self.tally, [str(r) for r in self._reducing.values()])
 
     def _next(self) -> Trial | Reduction | None:
@@ -182,8 +230,10 @@ class Campaign:
             self._reducing.pop(done.ticket)
             self._reduced(done)
             return
-        for turn in self._stream(done.task).took(done):
+        stream = self._stream(done.task)
+        for turn in stream.took(done):
             self._tried(turn)
+            self._journal.settled += stream is self._real
 
     def _tried(self, done: Done) -> None:
         """A seed's result, in the order of seeds."""

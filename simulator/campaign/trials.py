@@ -7,17 +7,14 @@ checks that two runs agree byte for byte, and draws it.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from stalerow.simulator.draw.picture import picture
 from stalerow.simulator.oracle.violations import Violation
+from stalerow.simulator.run.outcome import FaultUse, Outcome
 from stalerow.simulator.run.subject import Subject
 from stalerow.simulator.schedule.draw import Draw
 from stalerow.simulator.schedule.order import Order
 from stalerow.simulator.schedule.values import Schedule
-
-if TYPE_CHECKING:
-    from stalerow.simulator.run.outcome import FaultUse, Outcome
 
 BUDGET_WITHOUT_TWIN = 250
 LONGEST_SHRINK_S = 3600.0

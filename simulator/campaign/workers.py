@@ -122,6 +122,7 @@ class Workers:
     ) -> None:
         self._work, self._notes, self._limit_s = work, notes, limit_s
         self._failed: dict[int, int] = {}
+        self._repeated: list[str] = []
         if notes is not None:
             notes.mkdir(parents=True, exist_ok=True)
         self._workers = [self._start(i) for i in range(jobs)]
@@ -198,7 +199,13 @@ class Workers:
             del self._failed[done.ticket]
             return False
         self._waiting.appendleft((done.ticket, done.task))
+        self._repeated.append(f"{done.task} ran again: its process was lost ({done.died or done.hung})")
         return True
+
+    def repeated(self) -> list[str]:
+        """Tasks that were started a second time since last asked, and why, a sentence each."""
+        told, self._repeated = self._repeated, []
+        return told
 
     def map(self, tasks: Iterator[Any], meanwhile: Callable[[], None] | None = None) -> Iterator[Done]:
         """Every task's result in the order of the tasks, never more in flight than there are workers.

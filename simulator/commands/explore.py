@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from stalerow.simulator.commands import display
-from stalerow.simulator.commands.options import add_device, add_fault, add_jobs, job_count, number, positive
+from stalerow.simulator.commands.options import add_device, add_fault, add_jobs, add_ray, job_count, number, positive
 from stalerow.simulator.errors import UsageError
 
 if TYPE_CHECKING:
@@ -51,6 +51,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--no-reduction", action="store_true", help="try orders that only swap commuting events too: for checking"
     )
     add_jobs(parser)
+    add_ray(parser)
     add_fault(parser)
     parser.add_argument("--failures", default=None, metavar="DIR", help="where failures are saved")
     display.add_html(parser, "the counts and a page of each failure")
@@ -79,7 +80,7 @@ def execute(args: argparse.Namespace) -> int:
     exploration = Exploration(
         progress,
         path,
-        lambda: _executor(job_count(args.jobs), asked.stop - asked.start),
+        lambda: _executor(args, asked.stop - asked.start),
         _Lines(),
         args.time,
         args.keep_going,
@@ -140,14 +141,18 @@ def _name(progress: Progress) -> str:
     return blake2b(msgspec.json.encode(options), digest_size=6).hexdigest()
 
 
-def _executor(jobs: int, workloads: int) -> Executor:
+def _executor(args: argparse.Namespace, workloads: int) -> Executor:
     from stalerow.simulator.campaign.executors import InProcess
     from stalerow.simulator.campaign.workers import Workers
     from stalerow.simulator.explore.search import do
 
+    if args.ray is not None:
+        from stalerow.simulator.campaign.clusters import RayCluster
+
+        return RayCluster(do, args.ray or None)
     if workloads == 1:
         return InProcess(do)
-    return Workers(min(jobs, workloads), do)
+    return Workers(min(job_count(args.jobs), workloads), do)
 
 
 class _Lines:
@@ -159,6 +164,9 @@ class _Lines:
             f"{progress.finished} of {progress.stop - progress.start} workloads, {progress.counts.runs} runs{shown}",
             flush=True,
         )
+
+    def note(self, text: str) -> None:
+        print(f"note: {text}", flush=True)
 
     def died(self, lease: Lease, how: str) -> None:
         print(f"a worker {how} at {lease}", flush=True)

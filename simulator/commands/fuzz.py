@@ -13,6 +13,7 @@ from stalerow.simulator.commands.options import (
     add_draw,
     add_fault,
     add_jobs,
+    add_ray,
     draw_of,
     job_count,
     number,
@@ -62,6 +63,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--keep-going", action="store_true", help="do not stop at the first failure")
     parser.add_argument("--require-marks", action="store_true", help="fail if a situation worth testing never occurred")
+    parser.add_argument("--resume", action="store_true", help="go on with the campaign of these options")
+    add_ray(parser)
     add_fault(parser)
     add_draw(parser, family=False)
     display.add_html(parser, "what was found, with a page of each failure beside its file,")
@@ -84,6 +87,8 @@ def execute(args: argparse.Namespace) -> int:
 
     if args.universes and args.runner == "v1":
         raise UsageError("--universes runs under runner v2 only: leave out --runner v1")
+    if args.universes and args.resume:
+        raise UsageError("--resume does not go with --universes: packs keep no account of what is done")
     seconds = args.time if args.time or args.runs else DEFAULT_SECONDS
     subject = Subject(kernels=args.kernels, device=args.device, faults=tuple(args.fault))
     options = Options(
@@ -98,6 +103,8 @@ def execute(args: argparse.Namespace) -> int:
         universes=args.universes,
         families=args.families,
         schedule_s=args.schedule_time or (60.0 if subject.kernels.startswith("reference:") else 300.0),
+        resume=args.resume,
+        ray=args.ray,
     )
     # A campaign that is told to end keeps what it has, whichever signal tells it.
     signal.signal(signal.SIGTERM, signal.default_int_handler)

@@ -76,6 +76,17 @@ def draw_of(args: argparse.Namespace, seed: int, subject: Subject) -> Draw:
     return Draw(seed, pp=args.pp, runner=args.runner, faithful=faithful, family=family, profile=args.profile)
 
 
+def add_ray(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--ray",
+        nargs="?",
+        const="",
+        default=None,
+        metavar="ADDRESS",
+        help="run on a Ray cluster (extra stalerow[ray]): 'auto' for this machine's, HOST:PORT, or a new one without",
+    )
+
+
 def add_jobs(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--jobs", type=positive, default=None, metavar="J", help="worker processes (default: one per core)"

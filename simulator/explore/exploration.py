@@ -26,6 +26,7 @@ class Listener(Protocol):
 
     def tick(self, progress: Progress) -> None: ...
     def died(self, lease: Lease, how: str) -> None: ...
+    def note(self, text: str) -> None: ...
 
 
 class Exploration:
@@ -68,6 +69,8 @@ class Exploration:
                         break
                     for done in executor.wait(TICK_S):
                         self._take(done)
+                    for text in executor.repeated():
+                        self.listener.note(text)
                     self._note_time()
         except KeyboardInterrupt:
             self.interrupted = True
@@ -82,7 +85,8 @@ class Exploration:
         lease: Lease = done.task
         if done.error is not None:
             raise done.error
-        if not done.died:
+        lost = done.died or done.hung
+        if not lost:
             self.progress.add(lease, done.value)
             return
         middle = (lease.start + lease.stop) // 2
@@ -90,8 +94,8 @@ class Exploration:
             halves = ((lease.start, middle), (middle, lease.stop))
             self._queue.extendleft(Lease(lease.bounds, lease.subject, *half, lease.reduction) for half in halves)
         else:
-            self.deaths.append((lease, done.died))
-        self.listener.died(lease, done.died)
+            self.deaths.append((lease, lost))
+        self.listener.died(lease, lost)
 
     def _note_time(self, now: bool = False) -> None:
         clock = time.monotonic()

@@ -6,7 +6,7 @@ from stalerow.simulator.campaign.clusters import RayCluster
 from stalerow.simulator.campaign.executors import InProcess
 from stalerow.simulator.errors import UsageError
 from stalerow.simulator.explore import exploration
-from stalerow.simulator.explore.bounds import Bounds, total
+from stalerow.simulator.explore.bounds import Bounds
 from stalerow.simulator.explore.exploration import Exploration
 from stalerow.simulator.explore.progress import Progress
 from stalerow.simulator.explore.search import do
@@ -32,7 +32,7 @@ def cluster():
 
 
 class Losing(RayCluster):
-    """A node is killed while every core is busy, once three leases have come back."""
+    """A node is killed while every core is busy, once two leases have come back."""
 
     def __init__(self, cluster, node):
         super().__init__(do)
@@ -41,7 +41,7 @@ class Losing(RayCluster):
         self.told = []
 
     def wait(self, timeout=None):
-        if self.results >= 3 and self._node is not None and not self.idle:
+        if self.results >= 2 and self._node is not None and not self.idle:
             self._cluster.remove_node(self._node, allow_graceful=False)
             self._node = None
         done = super().wait(timeout)
@@ -62,13 +62,13 @@ class Quiet:
 
 
 def search(path, executor):
-    progress = Progress(bounds=BOUNDS, subject=Subject(kernels="reference:batch-row"), stop=total(BOUNDS))
+    progress = Progress(bounds=BOUNDS, subject=Subject(kernels="reference:batch-row"), stop=48)
     return Exploration(progress, path, executor, Quiet(), keep_going=True).run()
 
 
 def test_a_node_that_is_killed_midway_loses_no_lease_and_repeats_none_silently(cluster, tmp_path, monkeypatch):
     made, nodes = cluster
-    monkeypatch.setattr(exploration, "LEASE", 8)
+    monkeypatch.setattr(exploration, "LEASE", 6)
     losing = Losing(made, nodes[0])
     progress = search(tmp_path / "cluster.json", lambda: losing)
     whole = search(tmp_path / "alone.json", lambda: InProcess(do))

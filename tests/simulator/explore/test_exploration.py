@@ -27,6 +27,9 @@ class Quiet:
     def tick(self, progress):
         pass
 
+    def note(self, text):
+        pass
+
     def died(self, lease, how):
         self.deaths.append((lease.start, lease.stop))
 

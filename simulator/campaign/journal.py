@@ -1,0 +1,104 @@
+"""How far a campaign has come, in a file that it goes on from after Ctrl-C, a kill or a lost machine.
+
+Results are taken in the order of seeds, so how many have been settled says which: those after them are done again, and
+what was found among them is found again, into the same files. A failure that was still being shrunk is shrunk again.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from hashlib import blake2b
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from stalerow.simulator.campaign import failures
+from stalerow.simulator.campaign.findings import Finding, Tally
+from stalerow.simulator.campaign.trials import Reduction
+from stalerow.simulator.errors import UsageError
+from stalerow.simulator.files import write_beside
+from stalerow.simulator.run.subject import Subject
+from stalerow.simulator.schedule.draw import Draw
+
+if TYPE_CHECKING:
+    from stalerow.simulator.campaign.fuzz import Options
+
+FORMAT = 1
+
+
+class Asked(msgspec.Struct, frozen=True):
+    """The options that decide what a campaign finds; with others it is another campaign."""
+
+    subject: Subject
+    draw: Draw
+    runs: int | None
+    shard: tuple[int, int]
+    keep_going: bool
+
+
+class Journal(msgspec.Struct, kw_only=True):
+    """`settled`: seeds whose results have been taken. `known`: (kind, launch) of what was found; `found` and
+    `breaches`: the files. `pending`: failures that wait to be shrunk."""
+
+    campaign_format: int = FORMAT
+    asked: Asked
+    settled: int = 0
+    over: bool = False
+    schedules: int = 0
+    kinds: dict[str, int] = {}
+    marks: dict[str, int] = {}
+    first_seen: dict[str, int] = {}
+    known: list[tuple[str, str]] = []
+    found: list[str] = []
+    breaches: list[str] = []
+    pending: list[Reduction] = []
+
+    def restore(self, tally: Tally) -> None:
+        """Put the sums and the findings back. Raises `UsageError` for a finding whose file is gone."""
+        tally.schedules = self.schedules
+        tally.kinds, tally.marks = Counter(self.kinds), Counter(self.marks)
+        tally.first_seen = dict(self.first_seen)
+        tally.findings = [_finding(path) for path in self.found]
+        tally.breaches = [_finding(path) for path in self.breaches]
+
+    def note(self, tally: Tally) -> None:
+        """Take the sums and the findings over."""
+        self.schedules = tally.schedules
+        self.kinds, self.marks, self.first_seen = dict(tally.kinds), dict(tally.marks), dict(tally.first_seen)
+        self.found = [str(finding.path) for finding in tally.findings]
+        self.breaches = [str(finding.path) for finding in tally.breaches]
+
+
+def _finding(path: str) -> Finding:
+    return Finding(failures.load(path).failure, Path(path))
+
+
+def asked(options: Options) -> Asked:
+    return Asked(options.subject, options.draw, options.runs, options.shard, options.keep_going)
+
+
+def file_of(options: Options) -> Path:
+    """Beside the folder of failures; another file for another campaign."""
+    key = blake2b(msgspec.json.encode(asked(options)), digest_size=6).hexdigest()
+    return options.folder.parent / "campaigns" / f"{key}.json"
+
+
+def save(journal: Journal, path: Path) -> None:
+    write_beside(path, msgspec.json.encode(journal) + b"\n")
+
+
+def load(options: Options) -> Journal:
+    """The journal of a campaign with these options. Raises `UsageError` if there is none that can be read."""
+    path = file_of(options)
+    try:
+        journal = msgspec.json.decode(path.read_bytes(), type=Journal)
+    except FileNotFoundError:
+        raise UsageError(f"{path}: no campaign with these options to go on with: leave out --resume") from None
+    except OSError as error:
+        raise UsageError(f"{path}: cannot be read ({error.strerror}): leave out --resume") from None
+    except (msgspec.MsgspecError, ValueError) as error:
+        raise UsageError(f"{path}: not a campaign's file ({error}): leave out --resume to start again") from None
+    if journal.campaign_format != FORMAT:
+        raise UsageError(f"{path}: campaign_format is {journal.campaign_format}, this release reads {FORMAT}")
+    return journal
