@@ -6,6 +6,7 @@ Ray never repeats a task by itself here. A task whose node or worker process is 
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from typing import Any, NamedTuple, Self
 
@@ -43,7 +44,7 @@ class RayCluster:
     def __enter__(self) -> Self:
         if self._own:
             try:
-                self._ray.init(address=self._address, log_to_driver=False, logging_level="error")
+                self._ray.init(address=self._address, log_to_driver=False, logging_level=logging.ERROR)
             except (ConnectionError, ValueError, RuntimeError) as error:
                 raise UsageError(f"no Ray cluster at {self._address!r}: {error}") from None
         self._run = self._ray.remote(max_retries=0, num_cpus=1)(_attempt)
@@ -86,10 +87,12 @@ class RayCluster:
         try:
             value, error, trace = self._ray.get(ref)
         except (lost.NodeDiedError, lost.LocalRayletDiedError, lost.OwnerDiedError, lost.ObjectLostError):
-            return self._again(given, "its node was lost")
+            self._again(given, "its node was lost")
+            return None
         except lost.WorkerCrashedError:
             if given.deaths + 1 < ATTEMPTS:
-                return self._again(given._replace(deaths=given.deaths + 1), "its worker process died")
+                self._again(given._replace(deaths=given.deaths + 1), "its worker process died")
+                return None
             return Done(given.ticket, given.task, died="died in two workers")
         return Done(given.ticket, given.task, value, error, trace)
 

@@ -25,7 +25,7 @@ def cluster():
     made = Cluster(initialize_head=True, head_node_args={"num_cpus": 1, "include_dashboard": False})
     nodes = [made.add_node(num_cpus=1) for _ in range(2)]
     made.wait_for_nodes()
-    ray.init(address=made.address, log_to_driver=False, logging_level="error")
+    ray.init(address=made.address, log_to_driver=False, logging_level=40)
     yield made, nodes
     ray.shutdown()
     made.shutdown()
