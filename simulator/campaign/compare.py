@@ -85,7 +85,8 @@ class Row(msgspec.Struct):
         subject, draw = setting.subject, setting.draw
         assert draw.pp is not None
         assert draw.runner is not None
-        return cls(subject.kernels, draw.pp, draw.runner, setting.engine, draw.faithful, subject.faults)
+        name = str(subject) if subject.worker else subject.kernels
+        return cls(name, draw.pp, draw.runner, setting.engine, draw.faithful, subject.faults)
 
     def add(self, result: Result) -> None:
         if result.refused:
@@ -128,7 +129,10 @@ def _run_one(setting: Setting, seed: int) -> Result:
 
     subject, schedule = setting.subject, setting.at(seed).schedule()
     try:
-        outcome = resolve(subject.faults).run(schedule, subject.load(), engine=_engines(setting.python))
+        if subject.worker:
+            outcome = subject.run(schedule)
+        else:
+            outcome = resolve(subject.faults).run(schedule, subject.load(), engine=_engines(setting.python))
     except RefusedLayout:
         return Result(setting, seed, "", {}, None, refused=True)
     first = None

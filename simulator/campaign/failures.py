@@ -93,7 +93,7 @@ def name(failure: Failure, prefix: str = "") -> str:
     kind, launch = failure.signature
     draw = failure.origin.draw
     where = prefix or ("drawn" if draw is None else draw.name)
-    parts = [kind, launch, failure.subject.kernels, *failure.subject.faults, where]
+    parts = [kind, launch, failure.subject.worker or failure.subject.kernels, *failure.subject.faults, where]
     return "-".join(_slug(part) for part in parts if part) + ".json"
 
 

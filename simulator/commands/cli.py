@@ -16,6 +16,7 @@ COMMANDS = {
     "run": "run one schedule (a seed or a file) and print its events",
     "fuzz": "run many random schedules; shrink, save and draw what fails",
     "replay": "run a saved failure or a seed again and say whether it fails in the same way",
+    "worker": "make or show the environment of --worker, an engine's own scheduler and worker",
     "kernels": "say what a kernel set is and what it expects of its caller",
     "explore": "search every order of events and every workload up to a bound",
     "conform": "compare the scheduler with recorded or live runs of a released engine",

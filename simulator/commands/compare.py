@@ -13,6 +13,7 @@ from stalerow.simulator.commands.options import (
     add_fault,
     add_jobs,
     add_only_faithful,
+    add_worker,
     job_count,
     ranks,
     released_engines,
@@ -52,6 +53,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add_fault(parser)
     add_only_faithful(parser)
     add_engine(parser, several=True)
+    add_worker(parser, python=False, several=True)
     add_jobs(parser)
     add_device(parser)
 
@@ -65,6 +67,7 @@ def execute(args: argparse.Namespace) -> int:
     from stalerow.simulator.schedule.draw import Draw
 
     subjects = [Subject(kernels=name, device=args.device, faults=tuple(args.fault)) for name in args.kernels]
+    subjects += [Subject(worker=name, python=args.python or "") for name in args.worker]
     for subject in subjects:
         subject.check()
     triton = any(not k.startswith("reference:") for k in args.kernels)

@@ -14,6 +14,7 @@ from stalerow.simulator.commands.options import (
     add_fault,
     add_jobs,
     add_ray,
+    add_worker,
     draw_of,
     job_count,
     number,
@@ -66,6 +67,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--resume", action="store_true", help="go on with the campaign of these options")
     add_ray(parser)
     add_fault(parser)
+    add_worker(parser)
     add_draw(parser, family=False)
     display.add_html(parser, "what was found, with a page of each failure beside its file,")
     parser.add_argument(
@@ -90,7 +92,17 @@ def execute(args: argparse.Namespace) -> int:
     if args.universes and args.resume:
         raise UsageError("--resume does not go with --universes: packs keep no account of what is done")
     seconds = args.time if args.time or args.runs else DEFAULT_SECONDS
-    subject = Subject(kernels=args.kernels, device=args.device, faults=tuple(args.fault))
+    if args.universes and args.worker:
+        raise UsageError("--universes packs our own ranks: leave out --worker, or --universes")
+    subject = Subject(
+        kernels=args.kernels,
+        device=args.device,
+        faults=tuple(args.fault),
+        worker=args.worker,
+        python=args.python,
+    )
+    if subject.worker:
+        subject.check()
     options = Options(
         subject=subject,
         draw=draw_of(args, args.seed, subject),

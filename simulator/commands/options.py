@@ -28,6 +28,18 @@ def add_device(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def add_worker(parser: argparse.ArgumentParser, python: bool = True, several: bool = False) -> None:
+    parser.add_argument(
+        "--worker",
+        metavar="vllm==RELEASE|DIR",
+        nargs="+" if several else None,
+        default=[] if several else "",
+        help="run a release's own scheduler, worker and kernels, or a checkout's (see 'stalerow worker')",
+    )
+    if python:
+        parser.add_argument("--python", metavar="PATH", default="", help="Python of an environment for --worker")
+
+
 def add_fault(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--fault",

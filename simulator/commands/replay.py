@@ -11,6 +11,7 @@ from stalerow.simulator.commands import display
 from stalerow.simulator.commands.options import (
     add_device,
     add_draw,
+    add_worker,
     draw_of,
     number_or_error,
     positive,
@@ -49,6 +50,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     display.add_display(parser)
     add_draw(parser)
+    add_worker(parser)
     add_device(parser)
 
 
@@ -101,6 +103,8 @@ def _subject(args: argparse.Namespace, loaded: Loaded | None) -> Subject:
         kernels=args.kernels or saved.kernels,
         device=args.device if args.device != "auto" else saved.device,
         faults=tuple(args.fault) if args.fault is not None else saved.faults,
+        worker="" if args.kernels else args.worker or saved.worker,
+        python=args.python or saved.python,
     )
 
 

@@ -12,6 +12,7 @@ from stalerow.simulator.commands.options import (
     add_draw,
     add_engine,
     add_fault,
+    add_worker,
     refuse_draw_options,
     released_engines,
     schedule_source,
@@ -38,6 +39,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add_draw(parser)
     add_fault(parser)
     add_engine(parser)
+    add_worker(parser, python=False)
     add_device(parser)
 
 
@@ -51,8 +53,12 @@ def execute(args: argparse.Namespace) -> int:
     from stalerow.simulator.schedule.file import to_json
     from stalerow.simulator.schedule.values import with_profile
 
-    subject = Subject(kernels=args.kernels, device=args.device, faults=tuple(args.fault))
+    python = (args.python or "") if args.worker else ""
+    faulty = tuple(args.fault)
+    subject = Subject(kernels=args.kernels, device=args.device, faults=faulty, worker=args.worker, python=python)
     schedule, check = _source(args, subject)
+    if subject.worker:
+        return _run_worker(args, subject, schedule)
     kernels = subject.load()
     faults = resolve(args.fault)
     out = console()
@@ -75,6 +81,24 @@ def execute(args: argparse.Namespace) -> int:
     if outcome.violations or not agrees:
         return 1
     return untested(subject, outcome.faults, lambda text: out.print(f"note: {text}", markup=False, soft_wrap=True))
+
+
+def _run_worker(args: argparse.Namespace, subject: Subject, schedule: Schedule) -> int:
+    from stalerow.simulator.draw.results import console
+    from stalerow.simulator.files import write_beside
+    from stalerow.simulator.schedule.file import to_json
+    from stalerow.simulator.worker.served import served
+
+    subject.check()
+    if args.from_trace is not None or args.engine != "own":
+        raise UsageError("--worker brings its own scheduler: leave out --from-trace and --engine")
+    display.refuse(args, "--worker runs in a process of its own")
+    schedule = served(schedule)
+    if args.save:
+        write_beside(args.save, to_json(schedule))
+    outcome = subject.run(schedule)
+    _print(console(), outcome, schedule, subject, draw=True, recorded=False)
+    return 1 if outcome.violations else 0
 
 
 def _source(args: argparse.Namespace, subject: Subject) -> tuple[Schedule, TraceCheck | None]:

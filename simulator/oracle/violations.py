@@ -24,6 +24,7 @@ Kind = Literal[
     "preemption loop",
     "kernel raised",
     "broken rule",
+    "engine raised",
 ]
 KINDS: tuple[str, ...] = Kind.__args__  # type: ignore[attr-defined]
 
@@ -43,6 +44,7 @@ MEANINGS: dict[Kind, str] = {
     "leak": "The engine keeps blocks that nothing will read again, or has lost sight of some.",
     "starvation": "Requests wait, nothing is in flight, and the engine can schedule none of them.",
     "preemption loop": "A request is preempted again and again while nobody is given a token.",
+    "engine raised": "The engine's own scheduler or worker raised; the sentence names file and line.",
 }
 """What each kind means, in one sentence."""
 

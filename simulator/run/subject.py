@@ -27,17 +27,27 @@ if TYPE_CHECKING:
 REFERENCE = "reference:"
 
 
-class Subject(msgspec.Struct, frozen=True, kw_only=True):
-    """A kernel set by name, the device for it, and the names of the faults put in."""
+class Subject(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A kernel set by name, the device for it, and the names of the faults put in.
+
+    worker: a release ("vllm==0.32.0") or a checkout's folder whose own scheduler, worker and kernels run instead, with
+    `python`, or the environment in the user's cache if that is empty.
+    """
 
     kernels: str = "req-idx"
     device: str = "auto"
     faults: tuple[str, ...] = ()
+    worker: str = ""
+    python: str = ""
 
     def run(self, schedule: Schedule, observer: Observer | None = None, order: Any = None) -> Outcome:
         """Run a schedule. Raises `UsageError` for one that no engine would accept."""
         from stalerow.simulator.run.outcome import run
 
+        if self.worker:
+            from stalerow.simulator.worker.subject import run as run_worker
+
+            return run_worker(self.worker, self.python, schedule)
         loaded = self.load()
         if not self.faults:
             return run(schedule, loaded, observer=observer, order=order)
@@ -45,6 +55,8 @@ class Subject(msgspec.Struct, frozen=True, kw_only=True):
 
     def load(self) -> KernelSet:
         """The kernel set, without the faults; loaded once per process. Raises `UsageError` if it cannot be had."""
+        if self.worker:
+            raise UsageError(f"--worker {self.worker} brings its own kernels: this command runs kernel sets only")
         try:
             return _load(self.kernels, self.device)
         except ValueError as error:
@@ -52,6 +64,13 @@ class Subject(msgspec.Struct, frozen=True, kw_only=True):
 
     def check(self) -> None:
         """Raise now what `run` would raise for a name that cannot be had, at the price of loading what it names."""
+        if self.worker:
+            from stalerow.simulator.worker.environment import environment
+
+            if self.faults:
+                raise UsageError(f"--worker {self.worker} runs no --fault, which are for our own ranks: leave it out")
+            environment(self.worker, self.python)
+            return
         self.load()
         if self.faults:
             _faults(self.faults)
@@ -61,20 +80,20 @@ class Subject(msgspec.Struct, frozen=True, kw_only=True):
         from stalerow.kernels.sets import KERNEL_SETS
 
         name = REFERENCE + self.kernels
-        if name not in KERNEL_SETS:
+        if self.worker or name not in KERNEL_SETS:
             return None
         return Subject(kernels=name, faults=self.faults)
 
     def on_gpu(self) -> bool:
         """Whether kernels run compiled: then programs of one launch run at once, and wrong copies may race."""
-        return bool(self.load().backend.name == "triton-cuda")
+        return not self.worker and bool(self.load().backend.name == "triton-cuda")
 
     @property
     def faithful_by_default(self) -> bool:
         """Whether the kernels come from an engine, so that seeds are kept to what it may do unless told otherwise."""
         from stalerow.kernels.sets import KERNEL_SETS
 
-        return self.kernels not in KERNEL_SETS and ":" not in self.kernels
+        return bool(self.worker) or (self.kernels not in KERNEL_SETS and ":" not in self.kernels)
 
     @property
     def harmless(self) -> bool:
@@ -85,11 +104,16 @@ class Subject(msgspec.Struct, frozen=True, kw_only=True):
 
     def options(self) -> str:
         """The command-line options that name this subject."""
+        if self.worker:
+            python = f" --python {shlex.quote(self.python)}" if self.python else ""
+            return f"--worker {shlex.quote(self.worker)}{python}"
         device = "" if self.device == "auto" or self.kernels.startswith(REFERENCE) else f" --device {self.device}"
         faults = "".join(f" --fault {shlex.quote(name)}" for name in self.faults)
         return f"--kernels {shlex.quote(self.kernels)}{device}{faults}"
 
     def __str__(self) -> str:
+        if self.worker:
+            return f"{self.worker}'s own worker"
         return self.kernels + (f" with {', '.join(self.faults)}" if self.faults else "")
 
 

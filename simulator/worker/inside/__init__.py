@@ -1,0 +1,1 @@
+"""What runs in the engine's environment: it may import msgspec, NumPy, torch, the engine, and this project's files."""

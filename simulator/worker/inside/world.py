@@ -1,0 +1,326 @@
+"""One schedule through the engine's own scheduler and workers: who may act next, and what is known at the end.
+
+The loop is the engine core's. Each rank's host does one step at a time; it may when the rank before has sent its
+activations and, since everything runs at once here, when the broadcast that it will wait for has been sent.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import sys
+import time
+import traceback
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any
+
+from stalerow.kernels.base.memory import OutOfBounds
+from stalerow.simulator.engine.core import Delivered
+from stalerow.simulator.engine.step import Step
+from stalerow.simulator.oracle.resources import Resources
+from stalerow.simulator.oracle.violations import ENGINE, Marks, Violation
+from stalerow.simulator.run.engine_loop import EngineLoop
+from stalerow.simulator.run.loop import engine_config
+from stalerow.simulator.run.ordering import chooser
+from stalerow.simulator.schedule.choosers import Event, Place
+from stalerow.simulator.schedule.choosers.recording import RecordingOrder
+from stalerow.simulator.truth.plan import Planner
+from stalerow.simulator.worker.inside import configure, pipeline
+from stalerow.simulator.worker.inside.judge import Judge
+from stalerow.simulator.worker.inside.rank import Rank
+from stalerow.simulator.worker.inside.session import LocalScheduler, engine_of
+from stalerow.simulator.worker.inside.truth import Truth
+from stalerow.simulator.worker.inside.warm import Engine
+from stalerow.simulator.worker.protocol import Ran, Refused, Run
+
+MAX_VIOLATIONS = 40
+
+
+class Enough(Exception):
+    """The first violation has been found, and no more are asked for."""
+
+
+class World:
+    """The engine, its ranks, and the order of events; the loop's `Client`."""
+
+    def __init__(self, engine: Engine, question: Run) -> None:
+        schedule = self.schedule = question.schedule
+        self._first_only = question.first_only
+        self.marks, self.found = Marks(), list[Violation]()
+        layout, pp = schedule.layout, schedule.pipeline.pp
+        self.planner = Planner(schedule.requests, layout.recurrent_block_size, layout.num_drafts)
+        self.truth = Truth(schedule, self.planner)
+        self.group = pipeline.PipelineGroup(pp)
+        pipeline.install(self.group)
+        session = configure.scheduler(engine, schedule)
+        self.ranks: list[Rank] = []
+        for index in range(pp):
+            config = configure.rank_config(session, layout, index)
+            rank = Rank(index, schedule, config, self.planner, self.truth, self.group)
+            rank.judge = Judge(rank, self.marks, self._report, question.record)
+            self.ranks.append(rank)
+        self.scheduler = LocalScheduler(session)
+        options = engine_config(schedule)
+        self.loop = EngineLoop(engine_of(self.scheduler, options), self)
+        self._held = list[Violation]()
+        self.resources = Resources(options, self._held)
+        self.order = RecordingOrder(chooser(schedule))
+        self.steps: list[Step] = []
+        self.rank_steps = 0
+        self._inboxes = [deque[tuple[Step, bytes]]() for _ in range(pp)]
+        self._done = [0] * pp
+        self._activations: dict[tuple[int, int], Any] = {}
+        self._outputs: dict[int, Any] = {}
+        self._arrivals = deque(sorted(schedule.requests, key=lambda r: r.arrival))
+        self._acts: dict[str, Callable[[], object]] = {"engine": self._engine_act}
+        for index in range(pp):
+            self._acts[f"host{index}"] = partial(self._host_act, index)
+
+    def _report(self, violation: Violation) -> None:
+        if len(self.found) < MAX_VIOLATIONS and violation not in self.found:
+            self.found.append(violation)
+        if self._first_only:
+            raise Enough
+
+    def _report_held(self) -> None:
+        """What the judge of the engine's resources has found since it was last asked."""
+        held = self._held[:]
+        self._held.clear()
+        for violation in held:
+            self._report(violation)
+
+    def run(self) -> None:
+        while enabled := self._enabled():
+            choice = self.order.next(enabled, _everything) if len(enabled) > 1 else 0
+            self._acts[enabled[choice]]()
+        if not self.loop.stopped:
+            self.resources.final()
+            self._report_held()
+            self._leftovers()
+
+    def _enabled(self) -> list[str]:
+        pp = self.schedule.pipeline.pp
+        enabled = []
+        for index in range(pp):
+            if not self._inboxes[index]:
+                continue
+            step = self._inboxes[index][0][0]
+            arrived = index == 0 or self._done[index - 1] >= step.number
+            broadcast = index == pp - 1 or self._done[pp - 1] >= step.number - pp
+            if arrived and broadcast:
+                enabled.append(f"host{index}")
+        if self._engine_ready():
+            enabled.append("engine")
+        return enabled
+
+    def _engine_ready(self) -> bool:
+        loop = self.loop
+        if loop.stopped:
+            return False
+        if loop.awaited is None:
+            return bool(loop.busy or self._arrivals)
+        return self._done[-1] >= loop.awaited.number
+
+    def _host_act(self, index: int) -> None:
+        step, message = self._inboxes[index].popleft()
+        rank = self.ranks[index]
+        arriving = self._activations.pop((index - 1, step.number), None)
+        leaving, result = rank.execute(step, message, arriving)
+        if leaving is not None and not rank.is_last:
+            self._activations[index, step.number] = leaving
+        if rank.is_last:
+            self._outputs[step.number] = result
+        self._done[index] = step.number
+        self.rank_steps += 1
+
+    def _engine_act(self) -> None:
+        loop = self.loop
+        scheduled = loop.act()
+        self._report_held()
+        if scheduled is None:
+            return
+        if loop.steps >= self.schedule.limits.max_steps:
+            loop.stopped = "step limit"
+        elif loop.core.starved and not self._arrivals and not self.schedule.aborts:
+            loop.stopped = "starved"
+
+    def arrive(self, loop: EngineLoop) -> None:
+        if not loop.busy:
+            loop.iteration = max(loop.iteration, self._arrivals[0].arrival)
+        while self._arrivals and self._arrivals[0].arrival <= loop.iteration:
+            request = self._arrivals.popleft()
+            loop.core.add_request(request.id, self.planner.prompt(request.id), request.max_tokens)
+
+    def before_schedule(self, loop: EngineLoop) -> None:
+        self._abort("pre_schedule", loop.steps + 1)
+
+    def scheduled(self, loop: EngineLoop, step: Step) -> None:
+        self.steps.append(step)
+        self.planner.plan(step)
+        self.truth.planned(step)
+        self.resources.scheduled(step)
+        for inbox in self._inboxes:
+            inbox.append((step, self.scheduler.message))
+        self._mark(step)
+
+    def _mark(self, step: Step) -> None:
+        marks, plan = self.marks, self.planner.plans[step.number]
+        marks.add("preemption", len(step.preempted))
+        marks.add("empty step", not step.rows)
+        marks.add("mixed batch", len({row.is_final_or_decode for row in step.rows}) > 1)
+        for row in plan.rows.values():
+            spec = self.planner.requests[row.request]
+            known = row.start + row.num_tokens - row.num_drafts
+            marks.add("chunked prefill", not row.num_sampled and row.start > 0)
+            marks.add("drafts rejected", row.num_rejected > 0)
+            marks.add("all drafts accepted", row.num_drafts > 0 and not row.num_rejected)
+            marks.add("overshooting decode", known >= spec.prompt_len + spec.max_tokens)
+            crossed = row.boundary is not None and row.boundary.moves
+            marks.add("boundary crossed by accepted drafts", crossed)
+
+    def before_process(self, loop: EngineLoop, step: Step) -> None:
+        """The host waits for the worker's output here, and checks the tokens in it."""
+        self._abort("pre_update", loop.steps)
+        output = self._outputs.pop(step.number)
+        if step.rows:
+            output = output.get_output() if hasattr(output, "get_output") else output
+            found = {r: [int(t) for t in ids] for r, ids in zip(output.req_ids, output.sampled_token_ids)}
+            wanted = self.planner.plans[step.number].sampled
+            if found != wanted:
+                self._check_sampled(step, found)
+                # Go on with what was planned: wrong tokens make every later step differ.
+                output.sampled_token_ids = [wanted.get(request, []) for request in output.req_ids]
+        self.scheduler.output = output
+
+    def sampled(self, step: Step) -> Mapping[str, Sequence[int]]:
+        return self.planner.plans[step.number].sampled
+
+    def delivered(self, loop: EngineLoop, step: Step, delivered: Delivered) -> None:
+        counts = {name: len(ids) for name, ids in self.planner.plans[step.number].sampled.items()}
+        self.resources.processed(step, counts)
+        self.marks.add("stop token", sum("stop" in str(reason).lower() for _, reason in delivered.outputs.values()))
+
+    def _check_sampled(self, step: Step, sampled: dict[str, list[int]]) -> None:
+        for request, wanted in self.planner.plans[step.number].sampled.items():
+            found = sampled.get(request, [])
+            if found != wanted:
+                last = len(self.ranks) - 1
+                self._report(
+                    Violation(
+                        kind="output divergence",
+                        rank=last,
+                        launch="sample",
+                        step=step.number,
+                        during=step.number,
+                        request=request,
+                        explanation=(
+                            f"sample of step {step.number} on rank {last}: {request} gets tokens {found}; the model "
+                            f"and the schedule's acceptance give {wanted}"
+                        ),
+                    )
+                )
+
+    def _abort(self, phase: str, step: int) -> None:
+        ids = [a.request for a in self.schedule.aborts if a.step == step and a.phase == phase]
+        if not ids:
+            return
+        core = self.loop.core
+        busy = {row.request for s in core.inflight_steps for row in s.rows}
+        aborted = core.abort(ids)
+        self.marks.add("abort with work in flight", len(busy & {*aborted}))
+
+    def _leftovers(self) -> None:
+        """Once everything has ended nobody may wait for a broadcast that was never sent, nor leave one behind."""
+        last = len(self.steps)
+        for rank, receives, sends in self.group.leftovers():
+            text = f"rank {rank} is left with {receives} broadcasts to receive and {sends} sent to it"
+            self._report(Violation(kind="leak", rank=rank, launch="end", step=last, during=last, explanation=text))
+
+
+def _everything(actor: str) -> Event:
+    """What an actor would touch is not told apart: no two of the engine's own steps are taken to commute."""
+    whole = frozenset([Place("engine")])
+    return Event(actor, whole, whole)
+
+
+def run(engine: Engine, question: Run) -> Ran | Refused:
+    """Run one schedule in this process. What the engine itself raises is a violation, with file and line."""
+    began = time.monotonic()
+    try:
+        world = World(engine, question)
+    except Exception as error:
+        if not _engine_frames(error):
+            raise
+        return Refused(f"{type(error).__name__}: {' '.join(str(error).split())}")
+    built, found = time.monotonic(), world.found
+    try:
+        world.run()
+    except Enough:
+        pass
+    except Exception as error:
+        violation = raised(error, world)
+        if violation is None:
+            raise
+        found.append(violation)
+    digest = hashlib.blake2b(digest_size=16)
+    for rank in world.ranks:
+        digest.update(rank.judge.digest())
+    for violation in found:
+        digest.update(repr(violation.identity()).encode())
+    return Ran(
+        violations=tuple(found),
+        marks=dict(world.marks),
+        digest=digest.hexdigest(),
+        steps=len(world.steps),
+        taken=tuple(world.order.decisions),
+        rank_steps=world.rank_steps,
+        building=round(built - began, 4),
+        seconds=round(time.monotonic() - began, 4),
+        stopped=world.loop.stopped,
+        engine_steps=tuple(world.steps) if question.record else (),
+        ranks=tuple(r for rank in world.ranks for r in rank.judge.records),
+        deferred=tuple(d for rank in world.ranks for d in rank.judge.deferred),
+    )
+
+
+def _engine_frames(error: Exception) -> list[traceback.FrameSummary]:
+    """The frames of the engine's own files, outermost first."""
+    import vllm
+
+    folders = tuple(os.path.join(folder, "") for folder in vllm.__path__)
+    return [f for f in traceback.extract_tb(error.__traceback__) if f.filename.startswith(folders)]
+
+
+def _folders(part: str) -> list[str]:
+    return list(sys.modules[f"stalerow.{part}"].__path__)
+
+
+def raised(error: Exception, world: World) -> Violation | None:
+    """The engine's own exception as a violation; None if it comes from this project's code."""
+    theirs = _engine_frames(error)
+    raised_by = traceback.extract_tb(error.__traceback__)[-1].filename
+    ours = tuple(os.path.join(folder, "") for name in ("simulator", "kernels") for folder in _folders(name))
+    known = isinstance(error, OutOfBounds | pipeline.BroadcastMismatch)
+    if not theirs or (raised_by.startswith(ours) and not known):
+        return None
+    last = theirs[-1]
+    where = f"vllm/{last.filename.rpartition('/vllm/')[2]}:{last.lineno}"
+    step = max([r.step for r in world.ranks] + [len(world.steps)])
+    said = " ".join(str(error).split())
+    rank = world.group.rank if world.group.busy else ENGINE
+    if isinstance(error, OutOfBounds):
+        launch = getattr(error, "kernel", "forward")
+        text = f"{launch} of step {step} on rank {rank} touches memory out of bounds: {said}"
+        return Violation(
+            kind="out of bounds",
+            rank=rank,
+            launch=launch,
+            step=step,
+            during=step,
+            target_block=-1 if error.block_id is None else error.block_id,
+            explanation=text,
+        )
+    text = f"the engine raised {type(error).__name__} in {last.name} ({where})" + (f": {said}" if said else "")
+    return Violation(kind="engine raised", rank=rank, launch=last.name, step=step, during=step, explanation=text)

@@ -1,0 +1,45 @@
+"""A schedule as the engine's own worker can serve it: the nearest one that the engine would accept.
+
+What is taken away is what `schedule.faithful` takes away, but for prompts of one token: those are served as they are,
+whatever the model of the engine says of them.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from stalerow.kernels.base.layout import GroupSpec, StateSpec
+from stalerow.simulator.schedule.faithful import as_faithful, is_faithful
+from stalerow.simulator.schedule.values import Schedule
+
+KINDS = (("conv", "temporal"), ("temporal",), ("conv",), ("conv", "temporal", "temporal"))
+"""States of a layer for which the engine has a recurrent kind."""
+
+
+def served(schedule: Schedule) -> Schedule:
+    """The schedule to run; the same one if nothing is in the way."""
+    replace = msgspec.structs.replace
+    pipeline = schedule.pipeline
+    if pipeline.runner != "v2" or not pipeline.async_scheduling:
+        schedule = replace(schedule, pipeline=replace(pipeline, runner="v2", async_scheduling=True))
+    longer = tuple(replace(r, prompt_len=max(r.prompt_len, 2)) for r in schedule.requests)
+    if is_faithful(replace(schedule, requests=longer)):
+        asked = {r.id: r.prompt_len for r in schedule.requests}
+        schedule = as_faithful(schedule)
+        kept = tuple(replace(r, prompt_len=1) if asked[r.id] == 1 else r for r in schedule.requests)
+        schedule = replace(schedule, requests=kept)
+    layout = schedule.layout
+    if layout.base_offset:
+        layout = replace(layout, base_offset=0)
+    groups = tuple(_group(group) for group in layout.groups)
+    if groups != layout.groups:
+        layout = replace(layout, groups=groups)
+    if padding := -layout.page_bytes % 16:
+        layout = replace(layout, page_padding=layout.page_padding + padding)
+    return schedule if layout == schedule.layout else replace(schedule, layout=layout)
+
+
+def _group(group: GroupSpec) -> GroupSpec:
+    if group.kind == "attention" or tuple(state.kind for state in group.states) in KINDS:
+        return group
+    return msgspec.structs.replace(group, states=(StateSpec("conv", 4, 2), StateSpec("temporal", 8, 2)))

@@ -1,0 +1,49 @@
+"""One schedule through the engine's own worker, to the same `Outcome` as a run of our own ranks."""
+
+from __future__ import annotations
+
+from stalerow.simulator.errors import InternalError, UsageError
+from stalerow.simulator.oracle.violations import Kind, Violation
+from stalerow.simulator.run.outcome import Outcome
+from stalerow.simulator.schedule.values import Schedule
+from stalerow.simulator.worker import protocol
+from stalerow.simulator.worker.environment import environment
+from stalerow.simulator.worker.process import child
+from stalerow.simulator.worker.served import served
+
+
+def ask(worker: str, python: str, schedule: Schedule, first_only: bool = False, record: bool = False) -> protocol.Ran:
+    """Run a schedule as it can be served. Raises `UsageError` where the engine refuses it."""
+    made = served(schedule)
+    engine = child(environment(worker, python))
+    answer = engine.ask(protocol.Run(schedule=made, first_only=first_only, record=record))
+    match answer:
+        case protocol.Ran():
+            return answer
+        case protocol.Refused():
+            raise UsageError(f"{worker} refuses the schedule: {answer.reason}")
+        case protocol.Lost() if answer.how.startswith("exited"):
+            raise InternalError(f"the engine's process {answer.how}: {engine.last_words()}")
+        case protocol.Lost():
+            kind: Kind = "out of bounds" if answer.how.startswith("killed") else "engine raised"
+            text = f"the process that runs {worker} {answer.how}"
+            lost = Violation(kind=kind, rank=-1, launch="process", step=0, during=0, explanation=text)
+            return protocol.Ran((lost,), {}, "0" * 32, 0, (), 0, 0.0, 0.0)
+        case protocol.Hello() | protocol.Failed():
+            raise InternalError(f"{worker} answered {answer} to a schedule")
+
+
+def run(worker: str, python: str, schedule: Schedule) -> Outcome:
+    """The outcome of a run, up to its first violation."""
+    ran = ask(worker, python, schedule, first_only=True)
+    return Outcome(
+        schedule=schedule,
+        kernels=worker,
+        violations=ran.violations,
+        marks=ran.marks,
+        digest=ran.digest,
+        memory=ran.digest,
+        steps=ran.steps,
+        taken=ran.taken,
+        stopped=ran.stopped,
+    )

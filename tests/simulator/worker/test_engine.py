@@ -1,0 +1,43 @@
+"""The engine's own worker under schedules. Needs its environment: see 'stalerow worker'."""
+
+import os
+
+import pytest
+
+from stalerow.simulator.errors import UsageError
+from stalerow.simulator.run.subject import Subject
+from stalerow.simulator.schedule.draw import Draw
+from stalerow.simulator.worker.environment import environment
+
+SEEDS = range(8)
+
+
+def subject(release: str) -> Subject:
+    python = os.environ.get("STALEROW_WORKER_PYTHON", "")
+    try:
+        environment(f"vllm=={release}", python)
+    except UsageError as error:
+        pytest.skip(str(error))
+    return Subject(worker=f"vllm=={release}", python=python)
+
+
+def schedule(seed: int):
+    return Draw(seed=seed, pp=2, runner="v2", faithful=True).schedule()
+
+
+def test_the_release_with_the_fix_is_clean():
+    engine = subject("0.32.0")
+    outcomes = [engine.run(schedule(seed)) for seed in SEEDS]
+    assert [v.explanation for outcome in outcomes for v in outcome.violations] == []
+    assert any(outcome.marks.get("deferred postprocess over a re-gathered table") for outcome in outcomes)
+
+
+def test_a_schedule_gives_the_same_digest_again():
+    engine = subject("0.32.0")
+    assert engine.run(schedule(1)).digest == engine.run(schedule(1)).digest
+
+
+def test_the_release_before_the_fix_copies_through_another_row():
+    engine = subject("0.30.0")
+    found = [v for seed in range(30) for v in engine.run(schedule(seed)).violations]
+    assert any(v.launch == "postprocess" and v.deferred for v in found)

@@ -1,0 +1,33 @@
+"""Schedules as an engine's own worker can serve them."""
+
+import msgspec
+import pytest
+
+from stalerow.simulator.schedule.draw import Draw
+from stalerow.simulator.schedule.faithful import is_faithful
+from stalerow.simulator.worker.served import served
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_what_is_served_is_served_as_it_is(seed):
+    made = served(Draw(seed=seed).schedule())
+    assert served(made) == made
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_nothing_but_one_token_prompts_is_left_that_the_engine_would_not_do(seed):
+    left = is_faithful(served(Draw(seed=seed).schedule()))
+    assert all(reason.startswith("one-token prompts") for reason in left)
+
+
+def test_a_one_token_prompt_is_kept_with_drafts():
+    schedule = Draw(seed=3, runner="v2", faithful=True).schedule()
+    assert schedule.pipeline.drafts
+    short = msgspec.structs.replace(schedule.requests[0], prompt_len=1)
+    schedule = msgspec.structs.replace(schedule, requests=(short, *schedule.requests[1:]))
+    assert served(schedule).requests[0].prompt_len == 1
+
+
+def test_runner_v1_is_served_by_v2():
+    pipeline = served(Draw(seed=1, runner="v1").schedule()).pipeline
+    assert (pipeline.runner, pipeline.async_scheduling) == ("v2", True)
