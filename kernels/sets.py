@@ -35,12 +35,12 @@ class UnknownKernelSet(ValueError):
 
 
 def kernel_set(name: str, device: str = "auto") -> KernelSet:
-    """The kernel set called `name` on `device` ("auto", "cpu" or "cuda").
+    """The kernel set called `name` on `device` (one of `stalerow.kernels.base.device.DEVICES`).
 
     Raises UnknownKernelSet for a name that is not known, DeviceError if the device cannot be had.
     """
     if name.startswith(REFERENCE) and name in KERNEL_SETS:
-        if device not in ("auto", "cpu"):
+        if device == "cuda":
             raise DeviceError(f"{name} runs on the host, but device {device!r} was asked for; use --device cpu")
         align = ReferenceAlign(ROW_IS_SLOT[name.removeprefix(REFERENCE)])
         return KernelSet(name, align, ReferenceOperators(), backend("numpy"))

@@ -1,8 +1,12 @@
-"""Suite-wide settings: Hypothesis is derandomized, so that a run of the suite depends on nothing but the code."""
+"""Suite-wide settings: Hypothesis is derandomized, so that a run of the suite depends on nothing but the code.
+
+Triton kernels run compiled for the host, or with STALEROW_TEST_DEVICE in "interpreter" or on "cuda". What is compiled is
+kept in a folder of the session, unless STALEROW_CACHE names one.
+"""
 
 import os
 
-os.environ.setdefault("TRITON_INTERPRET", "0" if os.environ.get("STALEROW_TEST_DEVICE") == "cuda" else "1")
+os.environ.setdefault("TRITON_INTERPRET", "1" if os.environ.get("STALEROW_TEST_DEVICE") == "interpreter" else "0")
 
 from hypothesis import HealthCheck, settings
 

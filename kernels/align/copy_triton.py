@@ -19,6 +19,7 @@ from stalerow.kernels.base.binding import Binding
 from stalerow.kernels.base.device import Array, HostArray
 from stalerow.kernels.base.jit import cumulative_sum, device_function, load_kept, max_of, sum_four
 from stalerow.kernels.base.layout import Layout
+from stalerow.kernels.base.memory import reached_by, reaches
 
 
 def tiles_of(layout: Layout, copy_block: int, tile_steps: int, width_block: int) -> HostArray:
@@ -54,7 +55,10 @@ def state_records(binding: Binding) -> Array:
         binding.state_dim_row_stride,
         binding.copy_table_ptrs[binding.state_group_indices.to(torch.int64)],
     ]
-    return torch.stack([*columns, torch.zeros_like(elem)], 1).contiguous()
+    records = torch.stack([*columns, torch.zeros_like(elem)], 1).contiguous()
+    reached = (reached_by(pointers) or () for pointers in (binding.state_base_addrs, binding.copy_table_ptrs))
+    reaches(records, [region for regions in reached for region in regions])
+    return records
 
 
 @device_function

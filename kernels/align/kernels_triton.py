@@ -66,15 +66,15 @@ class TritonAlign:
     """`AlignKernels` on Triton.
 
     The copy kernels run as `programs` programs, whatever there is to copy: several on every multiprocessor of a
-    CUDA device. In the interpreter it is one in any case: more would cost time, and rows that share blocks, as
+    CUDA device. On the host it is one in any case: more would cost time, and rows that share blocks, as
     wild ones do, get the reference's bytes only in its order.
     """
 
     def __init__(self, row_is_slot: bool, backend: Backend, programs: int | None = None) -> None:
-        interpreted = backend.name == "triton-interpreter"
+        on_host = backend.name != "triton-cuda"
         self.name = "req-idx" if row_is_slot else "batch-row"
         self.reads_slot_tables = row_is_slot
-        if interpreted:
+        if on_host:
             programs = 1
         elif programs is None:
             programs = PROGRAMS_PER_SM * _multiprocessors()
@@ -82,8 +82,8 @@ class TritonAlign:
         self._plans: WeakKeyDictionary[Binding, CopyPlan] = WeakKeyDictionary()
         self.copy_rows = COPY_ROWS
         self.copy_block = COPY_BLOCK
-        self.draw_from = NEVER if interpreted else DRAW_FROM
-        self.row_split = 1 if interpreted else ROW_SPLIT
+        self.draw_from = NEVER if on_host else DRAW_FROM
+        self.row_split = 1 if on_host else ROW_SPLIT
 
     def preprocess(
         self, slots: SlotState, idx_mapping: Array, query_start_loc: Array, num_rows: int, block_size: int

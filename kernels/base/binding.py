@@ -16,7 +16,7 @@ import numpy as np
 
 from stalerow.kernels.base.device import Array, Backend, as_int64
 from stalerow.kernels.base.layout import Layout, StateEntry
-from stalerow.kernels.base.memory import BlockTables, Pool, addresses
+from stalerow.kernels.base.memory import BlockTables, Pool, Region, addresses, reaches
 
 
 @dataclass(frozen=True, eq=False)
@@ -135,17 +135,18 @@ def bind(
     def channel(entry: StateEntry, value: int) -> int:
         return value if entry.conv_width and channels_first else 0
 
-    base_addrs = [as_int64(pool.address + layout.page_start(e.layer, 0) + e.offset) for e in states]
+    base_addrs = device([as_int64(pool.address + layout.page_start(e.layer, 0) + e.offset) for e in states], "int64")
+    reaches(base_addrs, [Region(pool.array, "pool", layout)])
     row_strides = [channel(e, e.conv_width * e.spec.elem_size) for e in states]
     return Binding(
         layout=layout,
         pool=pool,
         copy_tables=list(copy_tables),
         index_tables=list(index_tables),
-        copy_table_ptrs=addresses(copy_tables, backend),
-        index_table_ptrs=addresses(index_tables, backend),
+        copy_table_ptrs=addresses(copy_tables, backend, "copied block_tables"),
+        index_table_ptrs=addresses(index_tables, backend, "gathered block_tables"),
         table_row_stride=strides.pop() if strides else 0,
-        state_base_addrs=device(base_addrs, "int64"),
+        state_base_addrs=base_addrs,
         state_block_strides=device([layout.page_bytes] * len(states), "int64"),
         state_elem_sizes=device([e.spec.elem_size for e in states], "int32"),
         state_inner_sizes=device([inner(e) for e in states], "int64"),

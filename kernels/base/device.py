@@ -1,4 +1,4 @@
-"""Where arrays live and who runs the kernels: NumPy, Triton's interpreter, or Triton on a CUDA device.
+"""Where arrays live and who runs the kernels: NumPy, the host's processor, Triton's interpreter, or a CUDA device.
 
 A `Backend` allocates arrays and moves bytes between the host and them; kernel sets and the memory objects are
 built on one. This is the only module that decides how Triton is imported: the interpreter must be chosen
@@ -11,6 +11,7 @@ import importlib
 import os
 import sys
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any, Protocol, TypeAlias
 
 import numpy as np
@@ -75,20 +76,23 @@ class NumpyBackend:
 
 
 class TorchBackend:
-    """Tensors on "cpu" (kernels interpreted) or "cuda" (kernels compiled)."""
+    """Tensors on the host (kernels compiled for it, or interpreted) or on a CUDA device.
 
-    def __init__(self, device: str) -> None:
+    `name` is "triton-cpu", "triton-interpreter" or "triton-cuda".
+    """
+
+    def __init__(self, name: str) -> None:
         self._torch = importlib.import_module("torch")
-        self.device = device
-        self.interpreted = device == "cpu"
-        self.name = "triton-interpreter" if self.interpreted else "triton-cuda"
+        self.name = name
+        self.on_host = name != "triton-cuda"
+        self.device = "cpu" if self.on_host else "cuda"
 
     def alloc(self, shape: int | Sequence[int], dtype: str, fill: int = 0) -> Array:
         size = (shape,) if isinstance(shape, int) else tuple(shape)
         return self._torch.full(size, fill, dtype=getattr(self._torch, dtype), device=self.device)
 
     def to_host(self, array: Array) -> HostArray:
-        host: HostArray = array.numpy() if self.interpreted else array.cpu().numpy()
+        host: HostArray = array.numpy() if self.on_host else array.cpu().numpy()
         return host
 
     def from_host(self, array: HostArray) -> Array:
@@ -102,28 +106,57 @@ class TorchBackend:
         return int(array.data_ptr())
 
     def synchronize(self) -> None:
-        if not self.interpreted:
+        if not self.on_host:
             self._torch.cuda.synchronize()
 
 
-def backend(name: str) -> Backend:
-    """The backend called `name`, or the one for a device.
+DEVICES = ("auto", "cpu", "interpreter", "cuda")
+"""What a user may ask for. "cpu" compiles for the host, "auto" takes CUDA where there is a device."""
 
-    Names: "numpy", "triton-interpreter", "triton-cuda"; devices: "cpu" (interpreter), "cuda", "auto" (CUDA
-    where there is a device, else the interpreter). Raises DeviceError if the process cannot provide it.
+
+def backend(name: str) -> Backend:
+    """The backend called `name`, or the one for a device of `DEVICES`.
+
+    Names: "numpy", "triton-cpu", "triton-interpreter", "triton-cuda". Where Triton was imported interpreting, or
+    llvmlite is missing, "cpu" and "auto" give the interpreter; the latter is said in one line. Raises DeviceError if
+    the process cannot provide what was asked for.
     """
     if name == "numpy":
         return NumpyBackend()
-    device = {"triton-interpreter": "cpu", "triton-cuda": "cuda"}.get(name, name)
-    if device not in ("auto", "cpu", "cuda"):
-        raise DeviceError(f"unknown device {name!r}; expected 'auto', 'cpu' or 'cuda'")
+    device = name.removeprefix("triton-")
+    if device not in DEVICES:
+        raise DeviceError(f"unknown device {name!r}; expected one of {', '.join(map(repr, DEVICES))}")
     if device in ("auto", "cuda"):
-        available = importlib.import_module("torch").cuda.is_available()
+        available = importlib.import_module("torch").cuda.is_available() and not (device == "auto" and _interpreting())
         if device == "cuda" and not available:
             raise DeviceError("device 'cuda' asked for, but torch sees no CUDA device; use --device cpu")
         device = "cuda" if available else "cpu"
-    _choose_interpreter(device == "cpu")
-    return TorchBackend(device)
+    if device == "cpu" and (_interpreting() or not _compiler_found()):
+        if name == "triton-cpu":
+            raise DeviceError("kernels cannot be compiled for the host in this process: TRITON_INTERPRET is set or llvmlite is missing")
+        device = "interpreter"
+    _choose_interpreter(device == "interpreter")
+    if device == "cpu":
+        importlib.import_module("stalerow.kernels.compiled.launch").install()
+    return TorchBackend(f"triton-{device}")
+
+
+def _interpreting() -> bool:
+    """Whether this process interprets kernels, as Triton was imported or as the environment says."""
+    if "triton" in sys.modules:
+        return bool(importlib.import_module("triton").knobs.runtime.interpret)
+    return os.environ.get("TRITON_INTERPRET", "0").lower() in ("1", "true", "on", "y", "yes")
+
+
+@lru_cache(maxsize=1)
+def _compiler_found() -> bool:
+    """Whether kernels can be compiled for the host; says so once where they cannot."""
+    try:
+        importlib.import_module("llvmlite.binding")
+    except (ImportError, OSError) as error:
+        print(f"kernels are interpreted, which is 15 times slower: {error} (pip install llvmlite)", file=sys.stderr)
+        return False
+    return True
 
 
 def _refuse_old_interpreter() -> None:
@@ -155,7 +188,7 @@ def _choose_interpreter(wanted: bool) -> None:
             )
     elif wanted:
         os.environ["TRITON_INTERPRET"] = "1"
-    elif os.environ.get("TRITON_INTERPRET", "0").lower() in ("1", "true", "on", "y", "yes"):
+    elif _interpreting():
         raise DeviceError("TRITON_INTERPRET is set, which keeps kernels on the CPU; unset it to use CUDA")
 
 

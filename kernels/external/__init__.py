@@ -45,7 +45,7 @@ __all__ = [
 
 
 def load(name: str, device: str) -> "KernelSet":
-    """The kernel set of the engine that `name` stands for, on `device` (``auto``, ``cpu`` or ``cuda``).
+    """The kernel set of the engine that `name` stands for, on `device` (see `stalerow.kernels.base.device.DEVICES`).
 
     `name` is a release (``vllm==0.30.0``), a folder with the engine's package, or a ``mamba_utils.py``. The
     set's ``align`` has the engine's kernels and, as ``align.caller``, a `CallerProfile`; its other operators
@@ -66,7 +66,5 @@ def load(name: str, device: str) -> "KernelSet":
     caller, meta, _ = profile(source)
     own = kernel_set("req-idx" if caller.binds == "slot" else "batch-row", device)
     module = load_module(source, extract(source.kernels, [kernel.name for kernel in found.values()], source.imported))
-    align = ExternalAlign(
-        name, module, found, caller, meta, own.align, interpreted=own.backend.name == "triton-interpreter"
-    )
+    align = ExternalAlign(name, module, found, caller, meta, own.align, own.backend)
     return KernelSet(name=name, align=align, ops=own.ops, backend=own.backend)

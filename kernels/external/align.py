@@ -17,7 +17,7 @@ from .signatures import Signature
 if TYPE_CHECKING:
     from stalerow.kernels.align.kernels import AlignKernels, StepCounts
     from stalerow.kernels.base.binding import Binding
-    from stalerow.kernels.base.device import Array
+    from stalerow.kernels.base.device import Array, Backend
     from stalerow.kernels.base.memory import SlotState
 
 
@@ -104,7 +104,7 @@ class ExternalAlign:
 
     ``-1`` rows: precopy and postprocess of all releases skip them; preprocess before 0.34 reads ``idx_mapping``
     unguarded, so such a row is then refused (`ValueError`) under the interpreter, where it would write before the
-    array's start.
+    array's start; compiled for the host, that is a `WildAccess`.
     """
 
     def __init__(
@@ -115,16 +115,15 @@ class ExternalAlign:
         caller: CallerProfile,
         meta: Meta,
         own: AlignKernels,
-        interpreted: bool,
+        backend: Backend,
     ) -> None:
         self.name = name
         self.caller = caller
         self.meta = meta
         self.reads_slot_tables = caller.binds == "slot"
-        # Tiles only spread one copy over more programs, and under the interpreter each program costs
-        # milliseconds.
-        self.tiles = 1 if interpreted else caller.tiles
-        self._interpreted = interpreted
+        # Tiles only spread one copy over more programs, which on the host run one after another.
+        self.tiles = caller.tiles if backend.name == "triton-cuda" else 1
+        self._interpreted = backend.name == "triton-interpreter"
         self._own = own
         self._kernels = {role: _Kernel(module, signature) for role, signature in found.items()}
 
@@ -214,7 +213,7 @@ class ExternalAlign:
 
 
 class _Kernel:
-    """One compiled or interpreted function, and how to fill its parameters."""
+    """One function, and how to fill its parameters."""
 
     def __init__(self, module: ModuleType, signature: Signature) -> None:
         self.parameters = signature.parameters

@@ -24,13 +24,13 @@ def cache_root() -> Path:
     return Path.home() / ".cache" / "stalerow"
 
 
-def write_file(path: Path, text: str) -> None:
-    """Put `text` at `path`, whole or not at all: a reader (or a crash) never sees part of it."""
+def write_file(path: Path, content: str | bytes) -> None:
+    """Put `content` at `path`, whole or not at all: a reader (or a crash) never sees part of it."""
     path.parent.mkdir(parents=True, exist_ok=True)
     handle, beside = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:
-        with os.fdopen(handle, "w", encoding="utf-8", newline="") as file:
-            file.write(text)
+        with os.fdopen(handle, "wb") as file:
+            file.write(content.encode() if isinstance(content, str) else content)
         os.replace(beside, path)
     except BaseException:
         Path(beside).unlink(missing_ok=True)

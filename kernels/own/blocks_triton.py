@@ -14,9 +14,11 @@ from stalerow.kernels.base.memory import Pool
 PAGES = 16
 MAX_BYTES = 1024
 """Bounds of a program's tile: (layer, block) pages x bytes."""
+HOST_BYTES = 64
+"""The bytes of a tile on the host, whatever a page's size: every other tile is another compilation."""
 
 
-@triton.jit(do_not_specialize=["n", "byte"])
+@triton.jit(do_not_specialize=["n", "byte", "layers"])
 def pages_kernel(
     pool,
     src_blocks,
@@ -26,14 +28,14 @@ def pages_kernel(
     base_offset: tl.int64,
     page_bytes: tl.int64,
     num_blocks: tl.int64,
-    LAYERS: tl.constexpr,
+    layers,
     COPY: tl.constexpr,
     PAGES: tl.constexpr,
     BYTES: tl.constexpr,
 ):
     """`pages[:, dst[:n]] = pages[:, src[:n]]` if `COPY`, else `pages[:, dst[:n]] = byte`; nothing for a `dst` of -1."""
     item = tl.program_id(0).to(tl.int64) * PAGES + tl.arange(0, PAGES)
-    live = item < LAYERS * n
+    live = item < layers * n
     layer_start = item // n * num_blocks
     block = tl.load(dst_blocks + item % n, mask=live, other=-1)
     live = live & (block >= 0)
@@ -62,7 +64,7 @@ def _launch(pool: Pool, src: Array | None, dst: Array, n: int, byte: int) -> Non
     if n == 0:
         return
     layout = pool.layout
-    size = min(triton.next_power_of_2(layout.page_bytes), MAX_BYTES)
+    size = min(triton.next_power_of_2(layout.page_bytes), MAX_BYTES) if pool.array.is_cuda else HOST_BYTES
     grid = (triton.cdiv(layout.layers * n, PAGES), triton.cdiv(layout.page_bytes, size))
     pages_kernel[grid](
         pool.array,
@@ -73,7 +75,7 @@ def _launch(pool: Pool, src: Array | None, dst: Array, n: int, byte: int) -> Non
         layout.base_offset,
         layout.page_bytes,
         layout.num_blocks,
-        LAYERS=layout.layers,
+        layers=layout.layers,
         COPY=src is not None,
         PAGES=PAGES,
         BYTES=size,

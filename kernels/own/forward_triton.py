@@ -26,6 +26,9 @@ MAX_BYTE_BLOCK = 64
 MIN_POSITIONS = 8
 """Bounds of a program's tile: bytes of a row, and attention positions."""
 
+HOST_ITEMS, HOST_BYTES = 8, 32
+"""The tile of a program that is compiled for the host, whatever the layout: every other tile is another compilation."""
+
 
 @dataclass(frozen=True)
 class _Units:
@@ -46,7 +49,8 @@ class TritonForward:
 
     def __init__(self, backend: Backend) -> None:
         self._backend = backend
-        # A program's elements: the interpreter pays per program, a GPU's registers per element.
+        # A program's elements: the interpreter pays per program, a GPU's registers and a host's cache per element.
+        self._compiled_for_host = backend.name == "triton-cpu"
         self._budget = 1 << 16 if backend.name == "triton-interpreter" else 1 << 11
         self._units: dict[Layout, _Units] = {}
         self._kept = backend.alloc(1, "uint8")
@@ -94,44 +98,46 @@ class TritonForward:
             "hashes_stride": step.hashes.stride(0),
             "damage": damage,
             "num_rows": rows,
-            "NUM_STATES": units.num_states,
-            "NUM_UNITS": units.num_units,
+            "num_states": units.num_states,
+            "num_units": units.num_units,
         }
 
         window_rows = triton.next_power_of_2(max(layout.width, columns))
-        state_bytes = min(triton.next_power_of_2(units.state_bytes), MAX_BYTE_BLOCK)
+        state_bytes = self._byte_block(units.state_bytes)
         state_items = self._items(units.num_states * rows, window_rows * state_bytes)
         state_grid = (triton.cdiv(units.num_states * rows, state_items),)
         states = {
             "state_indices": step.state_indices,
             "state_indices_rows": step.state_indices.shape[1],
             "kept": self._kept_rows(layout, rows, units),
-            "NUM_COLUMNS": columns,
-            "WINDOW": layout.window,
-            "MAX_BYTES": units.state_bytes,
+            "num_columns": columns,
+            "window": layout.window,
+            "max_bytes": units.state_bytes,
             "ITEMS": state_items,
             "ROWS": window_rows,
             "BYTES": state_bytes,
         }
 
         kv_units = units.num_units - units.num_states
-        kv_bytes = min(triton.next_power_of_2(units.kv_bytes), MAX_BYTE_BLOCK)
+        kv_bytes = self._byte_block(units.kv_bytes)
         kv_items = self._items(kv_units * rows, MIN_POSITIONS * kv_bytes)
         kv_grid = (triton.cdiv(kv_units * rows, kv_items),)
         positions = max(MIN_POSITIONS, self._budget // (kv_items * kv_bytes))
+        if not self._compiled_for_host:
+            positions = min(triton.next_power_of_2(step.hashes.shape[1]), positions)
         kv = {
             "table_ptrs": tables.gathered_ptrs,
             "table_row_stride": tables.row_stride,
-            "MAX_BYTES": units.kv_bytes,
+            "max_bytes": units.kv_bytes,
             "ITEMS": kv_items,
-            "POSITIONS": min(triton.next_power_of_2(step.hashes.shape[1]), positions),
+            "POSITIONS": positions,
             "BYTES": kv_bytes,
         }
 
         if units.num_states:
             read_states_kernel[state_grid](num_accepted=slots.num_accepted, **common, **states)
         if kv_units:
-            read_kv_kernel[kv_grid](**common, **kv)
+            read_kv_kernel[kv_grid](TORN=units.kv_bytes > 8, **common, **kv)
         if units.num_states:
             write_states_kernel[state_grid](activation_in=step.activation_in, **common, **states)
         if kv_units:
@@ -139,8 +145,14 @@ class TritonForward:
 
     def _items(self, items: int, elements: int) -> int:
         """Items per program: a power of two, as many as fit the budget."""
+        if self._compiled_for_host:
+            return HOST_ITEMS
         fitting = 1 << max(0, (self._budget // elements).bit_length() - 1)
         return min(triton.next_power_of_2(max(items, 1)), fitting)
+
+    def _byte_block(self, row_bytes: int) -> int:
+        """Bytes of a row that a program takes at once."""
+        return HOST_BYTES if self._compiled_for_host else min(triton.next_power_of_2(row_bytes), MAX_BYTE_BLOCK)
 
     def _kept_rows(self, layout: Layout, rows: int, units: _Units) -> Array:
         """Scratch for the conv rows that were read: uint8 [num_states, rows, window, state_bytes]."""

@@ -5,7 +5,7 @@
 reads them. Shapes: I items, Q positions or window rows.
 
 `unit_fields` is int32 [units, 8]: damage column, table, conv, block size, row bytes, row stride, chunk, chunk
-stride, as in `forward_plan.UnitClass`. `kept` is uint8 [states, rows, WINDOW, MAX_BYTES].
+stride, as in `forward_plan.UnitClass`. `kept` is uint8 [states, rows, window, max_bytes].
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from stalerow.kernels.base.jit import max_of, sum_along
 from stalerow.kernels.own.forward_triton_rows import BAD_BLOCK, row_errors, row_facts
 
 
-@triton.jit(do_not_specialize=["num_rows"])
+@triton.jit(do_not_specialize=["num_rows", "num_states", "num_units", "num_columns", "window", "max_bytes"])
 def read_states_kernel(
     pool,
     page_bytes: tl.int64,
@@ -37,11 +37,11 @@ def read_states_kernel(
     damage,
     kept,
     num_rows,
-    NUM_STATES: tl.constexpr,
-    NUM_UNITS: tl.constexpr,
-    NUM_COLUMNS: tl.constexpr,
-    WINDOW: tl.constexpr,
-    MAX_BYTES: tl.constexpr,
+    num_states,
+    num_units,
+    num_columns,
+    window,
+    max_bytes,
     ITEMS: tl.constexpr,
     ROWS: tl.constexpr,
     BYTES: tl.constexpr,
@@ -50,7 +50,7 @@ def read_states_kernel(
     item = tl.program_id(0).to(tl.int64) * ITEMS + tl.arange(0, ITEMS)
     unit = item // num_rows
     row = item % num_rows
-    valid = unit < NUM_STATES
+    valid = unit < num_states
     slot, c, n, spec = row_facts(valid, row, idx_mapping, query_start_loc, seq_lens, is_spec)
     field = unit_fields + unit * 8
     table = tl.load(field + 1, mask=valid, other=0).to(tl.int64)
@@ -60,13 +60,13 @@ def read_states_kernel(
 
     reads = (n > 0) & (c > 0)
     offset = tl.load(num_accepted + slot, mask=reads & spec, other=1).to(tl.int64) - 1
-    inside = reads & (offset >= 0) & (offset < NUM_COLUMNS)
-    at = (table * state_indices_rows + row) * NUM_COLUMNS + tl.where(conv, 0, offset)
+    inside = reads & (offset >= 0) & (offset < num_columns)
+    at = (table * state_indices_rows + row) * num_columns + tl.where(conv, 0, offset)
     block = tl.load(state_indices + at, mask=inside, other=-1).to(tl.int64)
     in_pool = (block >= 0) & (block < num_blocks)
 
     q = tl.arange(0, ROWS).to(tl.int64)[None, :]
-    count = tl.where(conv, WINDOW, 1)[:, None]
+    count = tl.where(conv, window, 1)[:, None]
     position = c[:, None] - count + q
     found = (q < count) & (reads & in_pool)[:, None]
     within = (tl.where(conv, offset, 0)[:, None] + q) * row_stride[:, None]
@@ -86,19 +86,20 @@ def read_states_kernel(
         tl.load(field + 6, mask=valid, other=1).to(tl.int64),
         tl.load(field + 7, mask=valid, other=0).to(tl.int64),
         kept,
-        (item[:, None] * WINDOW + q) * MAX_BYTES,
-        (q < WINDOW) & (valid & conv)[:, None],
-        MAX_BYTES,
+        (item[:, None] * window + q) * max_bytes,
+        (q < window) & (valid & conv)[:, None],
+        max_bytes,
         BYTES,
+        True,
         True,
     )
     weight = tl.where(conv[:, None], 2 * q + 3, 1)
     total = sum_along(error * weight, axis=1) + tl.where(reads & (in_pool == 0), block * BAD_BLOCK, 0)
     column = tl.load(field, mask=valid, other=0).to(tl.int64)
-    tl.store(damage + row * NUM_UNITS + column, total, mask=valid)
+    tl.store(damage + row * num_units + column, total, mask=valid)
 
 
-@triton.jit(do_not_specialize=["num_rows"])
+@triton.jit(do_not_specialize=["num_rows", "num_states", "num_units", "max_bytes"])
 def read_kv_kernel(
     pool,
     page_bytes: tl.int64,
@@ -116,18 +117,19 @@ def read_kv_kernel(
     hashes_stride: tl.int64,
     damage,
     num_rows,
-    NUM_STATES: tl.constexpr,
-    NUM_UNITS: tl.constexpr,
-    MAX_BYTES: tl.constexpr,
+    num_states,
+    num_units,
+    max_bytes,
     ITEMS: tl.constexpr,
     POSITIONS: tl.constexpr,
     BYTES: tl.constexpr,
+    TORN: tl.constexpr,
 ):
     """`damage[row, unit]` of the attention layers."""
     item = tl.program_id(0).to(tl.int64) * ITEMS + tl.arange(0, ITEMS)
-    unit = NUM_STATES + item // num_rows
+    unit = num_states + item // num_rows
     row = item % num_rows
-    valid = unit < NUM_UNITS
+    valid = unit < num_units
     _, c, n, _ = row_facts(valid, row, idx_mapping, query_start_loc, seq_lens, is_spec)
     c = tl.where(n > 0, c, 0)
     field = unit_fields + unit * 8
@@ -165,11 +167,12 @@ def read_kv_kernel(
             pool,
             place,
             found,
-            MAX_BYTES,
+            max_bytes,
             BYTES,
             False,
+            TORN,
         )
         error = error * (2 * position + 3)
         total += sum_along(tl.where(used & (in_pool == 0), block * BAD_BLOCK, error), axis=1)
     column = tl.load(field, mask=valid, other=0).to(tl.int64)
-    tl.store(damage + row * NUM_UNITS + column, total, mask=valid)
+    tl.store(damage + row * num_units + column, total, mask=valid)

@@ -79,9 +79,10 @@ def row_errors(
     kept,
     kept_row,
     keep,
-    MAX_BYTES: tl.constexpr,
+    max_bytes,
     BYTES: tl.constexpr,
     KEEP: tl.constexpr,
+    TORN: tl.constexpr,
 ):
     """What is wrong with each row read: int64 [I, Q], 0 where `found` is false or the row is as expected.
 
@@ -91,11 +92,11 @@ def row_errors(
     """
     key = row_keys(pool, place, found, chunk, chunk_stride)
     error = (key ^ salt[:, None]) - expected
-    # A row of 8 bytes is its key: nothing past it can be torn, and nothing is kept.
-    if KEEP or MAX_BYTES > 8:
+    # A row of 8 bytes is its key: nothing past it can be torn, and without `KEEP` nothing is kept.
+    if TORN:
         torn = tl.full(place.shape, 0, tl.int64)
         residue = tl.full(place.shape, 0, tl.int64)
-        for first in range(0, MAX_BYTES, BYTES):
+        for first in range(0, max_bytes, BYTES):
             j = tl.arange(0, BYTES).to(tl.int64) + first
             at = place[:, :, None] + byte_places(j, chunk, chunk_stride)
             inside = (j[None, :] < row_bytes[:, None])[:, None, :]
@@ -130,12 +131,12 @@ def write_rows(
     kept,
     kept_row,
     moved,
-    MAX_BYTES: tl.constexpr,
+    max_bytes,
     BYTES: tl.constexpr,
     MOVE: tl.constexpr,
 ):
     """Store each `written` row: the pattern of `key` where `fresh`, else the kept row if `moved`, else zeros."""
-    for first in range(0, MAX_BYTES, BYTES):
+    for first in range(0, max_bytes, BYTES):
         j = tl.arange(0, BYTES).to(tl.int64) + first
         at = place[:, :, None] + byte_places(j, chunk, chunk_stride)
         mask = written[:, :, None] & (j[None, :] < row_bytes[:, None])[:, None, :]

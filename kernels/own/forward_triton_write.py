@@ -17,7 +17,7 @@ from stalerow.kernels.own.forward_triton_rows import BAD_BLOCK, row_facts, write
 _GOLDEN = tl.constexpr(GOLDEN)
 
 
-@triton.jit(do_not_specialize=["num_rows"])
+@triton.jit(do_not_specialize=["num_rows", "num_states", "num_units", "num_columns", "window", "max_bytes"])
 def write_states_kernel(
     pool,
     page_bytes: tl.int64,
@@ -37,11 +37,11 @@ def write_states_kernel(
     damage,
     kept,
     num_rows,
-    NUM_STATES: tl.constexpr,
-    NUM_UNITS: tl.constexpr,
-    NUM_COLUMNS: tl.constexpr,
-    WINDOW: tl.constexpr,
-    MAX_BYTES: tl.constexpr,
+    num_states,
+    num_units,
+    num_columns,
+    window,
+    max_bytes,
     ITEMS: tl.constexpr,
     ROWS: tl.constexpr,
     BYTES: tl.constexpr,
@@ -50,24 +50,24 @@ def write_states_kernel(
     item = tl.program_id(0).to(tl.int64) * ITEMS + tl.arange(0, ITEMS)
     unit = item // num_rows
     row = item % num_rows
-    valid = unit < NUM_STATES
+    valid = unit < num_states
     _, c, n, spec = row_facts(valid, row, idx_mapping, query_start_loc, seq_lens, is_spec)
     field = unit_fields + unit * 8
     table = tl.load(field + 1, mask=valid, other=0).to(tl.int64)
     conv = tl.load(field + 2, mask=valid, other=0).to(tl.int64) != 0
     row_stride = tl.load(field + 5, mask=valid, other=0).to(tl.int64)
     start = tl.load(unit_starts + unit, mask=valid, other=0)
-    spot = damage + row * NUM_UNITS + tl.load(field, mask=valid, other=0).to(tl.int64)
+    spot = damage + row * num_units + tl.load(field, mask=valid, other=0).to(tl.int64)
     own = tl.load(spot, mask=valid, other=0)
     incoming = tl.load(activation_in + row, mask=valid, other=0)
     carried = incoming + (own.to(tl.uint64) * _GOLDEN).to(tl.int64)
 
     q = tl.arange(0, ROWS).to(tl.int64)[None, :]
-    back = tl.where(conv, WINDOW, 1)
-    count = tl.minimum(tl.where(spec, n, 1), NUM_COLUMNS) + back - 1
+    back = tl.where(conv, window, 1)
+    count = tl.minimum(tl.where(spec, n, 1), num_columns) + back - 1
     used = (q < count[:, None]) & (n > 0)[:, None]
     position = (tl.where(spec, c + 1, c + n) - back)[:, None] + q
-    at = ((table * state_indices_rows + row) * NUM_COLUMNS)[:, None] + tl.where(conv[:, None], 0, q)
+    at = ((table * state_indices_rows + row) * num_columns)[:, None] + tl.where(conv[:, None], 0, q)
     block = tl.load(state_indices + at, mask=used, other=-1).to(tl.int64)
     in_pool = (block >= 0) & (block < num_blocks)
     written = used & in_pool
@@ -76,7 +76,7 @@ def write_states_kernel(
     key = tl.load(row_hashes + position + 1, mask=fresh, other=0) + carried[:, None]
     key = key ^ tl.load(unit_salts + unit, mask=valid, other=0)[:, None]
     within = tl.where(conv[:, None], q * row_stride[:, None], 0)
-    source = position - (c[:, None] - WINDOW)
+    source = position - (c[:, None] - window)
     write_rows(
         pool,
         start[:, None] + block * page_bytes + within,
@@ -87,9 +87,9 @@ def write_states_kernel(
         tl.load(field + 6, mask=valid, other=1).to(tl.int64),
         tl.load(field + 7, mask=valid, other=0).to(tl.int64),
         kept,
-        (item[:, None] * WINDOW + source) * MAX_BYTES,
+        (item[:, None] * window + source) * max_bytes,
         written & (position >= 0) & (position < c[:, None]),
-        MAX_BYTES,
+        max_bytes,
         BYTES,
         True,
     )
@@ -97,7 +97,7 @@ def write_states_kernel(
     tl.store(spot, own + missed, mask=valid & (missed != 0))
 
 
-@triton.jit(do_not_specialize=["num_rows"])
+@triton.jit(do_not_specialize=["num_rows", "num_states", "num_units", "max_bytes"])
 def write_kv_kernel(
     pool,
     page_bytes: tl.int64,
@@ -116,18 +116,18 @@ def write_kv_kernel(
     activation_in,
     damage,
     num_rows,
-    NUM_STATES: tl.constexpr,
-    NUM_UNITS: tl.constexpr,
-    MAX_BYTES: tl.constexpr,
+    num_states,
+    num_units,
+    max_bytes,
     ITEMS: tl.constexpr,
     POSITIONS: tl.constexpr,
     BYTES: tl.constexpr,
 ):
     """The attention rows of a step's positions; a wrong target block adds to `damage`."""
     item = tl.program_id(0).to(tl.int64) * ITEMS + tl.arange(0, ITEMS)
-    unit = NUM_STATES + item // num_rows
+    unit = num_states + item // num_rows
     row = item % num_rows
-    valid = unit < NUM_UNITS
+    valid = unit < num_units
     _, c, n, _ = row_facts(valid, row, idx_mapping, query_start_loc, seq_lens, is_spec)
     field = unit_fields + unit * 8
     table = tl.load(field + 1, mask=valid, other=0).to(tl.int64)
@@ -166,11 +166,11 @@ def write_kv_kernel(
             pool,
             place,
             written,
-            MAX_BYTES,
+            max_bytes,
             BYTES,
             False,
         )
         missed += sum_along(tl.where(used & (in_pool == 0), block * BAD_BLOCK, 0), axis=1)
-    spot = damage + row * NUM_UNITS + tl.load(field, mask=valid, other=0).to(tl.int64)
+    spot = damage + row * num_units + tl.load(field, mask=valid, other=0).to(tl.int64)
     own = tl.load(spot, mask=valid & (missed != 0), other=0)
     tl.store(spot, own + missed, mask=valid & (missed != 0))

@@ -12,6 +12,8 @@ from stalerow.kernels.base.memory import BlockTables
 MAX_ITEMS = 64
 MAX_COLUMNS = 64
 """Bounds of a program's tile: (writes or gathered rows) x columns."""
+HOST_ITEMS, HOST_COLUMNS = 16, 16
+"""The tile on the host, whatever there is to do: every other tile is another compilation."""
 
 
 @triton.jit(do_not_specialize=["num_writes"])
@@ -45,7 +47,7 @@ def apply_writes_kernel(
         tl.store(row[:, None] + column, values, mask=mask)
 
 
-@triton.jit(do_not_specialize=["num_rows", "num_rows_padded"])
+@triton.jit(do_not_specialize=["num_rows", "num_rows_padded", "num_groups"])
 def gather_kernel(
     persistent_ptrs,
     gathered_ptrs,
@@ -56,7 +58,7 @@ def gather_kernel(
     num_rows,
     num_rows_padded,
     max_blocks,
-    NUM_GROUPS: tl.constexpr,
+    num_groups,
     ITEMS: tl.constexpr,
     COLUMNS: tl.constexpr,
 ):
@@ -65,7 +67,7 @@ def gather_kernel(
     A program takes `ITEMS` (group, row) pairs; columns from `nb` on keep what is there.
     """
     item = tl.program_id(0).to(tl.int64) * ITEMS + tl.arange(0, ITEMS)
-    valid = item < NUM_GROUPS * num_rows_padded
+    valid = item < num_groups * num_rows_padded
     group = item // num_rows_padded
     row = item % num_rows_padded
     slot = tl.load(idx_mapping + row, mask=valid & (row < num_rows), other=-1).to(tl.int64)
@@ -95,7 +97,7 @@ def apply_writes(
     """See `tables.apply_writes`; writes past the end of a row are masked off."""
     if n == 0:
         return
-    writes = min(triton.next_power_of_2(n), MAX_ITEMS)
+    writes, columns = _tile(tables, n)
     apply_writes_kernel[(triton.cdiv(n, writes),)](
         tables.persistent_ptrs,
         tables.row_stride,
@@ -107,7 +109,7 @@ def apply_writes(
         n,
         tables.max_blocks,
         WRITES=writes,
-        COLUMNS=min(triton.next_power_of_2(tables.max_blocks), MAX_COLUMNS),
+        COLUMNS=columns,
     )
 
 
@@ -128,7 +130,7 @@ def gather(
     groups = len(tables.persistent)
     if padded == 0:
         return
-    items = min(triton.next_power_of_2(groups * padded), MAX_ITEMS)
+    items, columns = _tile(tables, groups * padded)
     gather_kernel[(triton.cdiv(groups * padded, items),)](
         tables.persistent_ptrs,
         tables.gathered_ptrs,
@@ -139,7 +141,14 @@ def gather(
         num_rows,
         padded,
         tables.max_blocks,
-        NUM_GROUPS=groups,
+        num_groups=groups,
         ITEMS=items,
-        COLUMNS=min(triton.next_power_of_2(tables.max_blocks), MAX_COLUMNS),
+        COLUMNS=columns,
     )
+
+
+def _tile(tables: BlockTables, items: int) -> tuple[int, int]:
+    """Items and columns of a program's tile."""
+    if not tables.num_blocks.is_cuda:
+        return HOST_ITEMS, HOST_COLUMNS
+    return min(triton.next_power_of_2(items), MAX_ITEMS), min(triton.next_power_of_2(tables.max_blocks), MAX_COLUMNS)

@@ -22,9 +22,9 @@ DRAW_OPTIONS = ("family", "pp", "runner", "profile", "only_faithful")
 def add_device(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--device",
-        choices=("auto", "cpu", "cuda"),
+        choices=("auto", "cpu", "interpreter", "cuda"),
         default="auto",
-        help="where Triton kernels run: compiled on CUDA, or interpreted on the CPU (default: %(default)s)",
+        help="where Triton kernels run: compiled for CUDA or for this processor, or interpreted (default: %(default)s)",
     )
 
 

@@ -33,7 +33,8 @@ class State:
 def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("stalerow", "schedule simulation of LLM serving kernels")
     group.addoption("--stalerow-kernels", default=None, metavar="SET", help="kernel set (default: req-idx)")
-    group.addoption("--stalerow-device", default="auto", choices=("auto", "cpu", "cuda"), help="where kernels run")
+    devices = ("auto", "cpu", "interpreter", "cuda")
+    group.addoption("--stalerow-device", default="auto", choices=devices, help="where kernels run")
     group.addoption("--stalerow-seeds", default="0:50", metavar="A:B", help="seeds A to B-1 for stalerow_schedule")
     group.addoption("--stalerow-fault", action="append", default=[], metavar="NAME", help="put a fault in (repeatable)")
     group.addoption(

@@ -59,5 +59,5 @@ def null_tables(
         backend.write(table, host)
     if num_rows is not None:
         tables.gathered = [backend.alloc((num_rows, columns), "int32") for _ in tables.gathered]
-        tables.gathered_ptrs = addresses(tables.gathered, backend)
+        tables.gathered_ptrs = addresses(tables.gathered, backend, "gathered block_tables")
     return tables

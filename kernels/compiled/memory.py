@@ -1,0 +1,186 @@
+"""Loads, stores and atomics, each lane checked against the memory that the launch may touch.
+
+A site remembers the range that held its last access, so that the check is one subtraction and one comparison; another
+range is looked for among all of them (`declare_find`), and an address in none ends the program as a failure. The bytes
+are not touched then.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from llvmlite import ir
+
+from stalerow.kernels.compiled import arithmetic, values
+from stalerow.kernels.compiled.arithmetic import ADDRESS, SIZES, llvm_type, stored_type
+from stalerow.kernels.compiled.errors import Unsupported
+from stalerow.kernels.compiled.mlir import Op
+from stalerow.kernels.compiled.values import Lanes
+
+if TYPE_CHECKING:
+    from stalerow.kernels.compiled.function import Translation
+
+_RANGE = ir.LiteralStructType([ADDRESS, ADDRESS])
+
+_AND, _OR, _XOR, _ADD, _FADD, _MAX, _MIN, _UMAX, _UMIN, _XCHG = range(1, 11)
+"""`RMWOp` of Triton's dialect."""
+
+_UPDATES = {
+    _AND: "arith.andi",
+    _OR: "arith.ori",
+    _XOR: "arith.xori",
+    _ADD: "arith.addi",
+    _FADD: "arith.addf",
+    _MAX: "arith.maxsi",
+    _MIN: "arith.minsi",
+    _UMAX: "arith.maxui",
+    _UMIN: "arith.minui",
+}
+
+
+class Access:
+    """One memory operation of a kernel."""
+
+    def __init__(self, translation: Translation, op: Op, operands: list[Any]) -> None:
+        self._t = translation
+        self._op = op
+        self._pointer, *rest = operands
+        kind = op.results[0][1] if op.results else None
+        if op.name == "tt.load":
+            self._mask = rest[0] if rest else None
+            self._other = rest[1] if len(rest) > 1 else None
+            self._given: list[Any] = []
+        else:
+            data = 2 if op.name == "tt.atomic_cas" else 1
+            self._given, self._mask, self._other = rest[:data], (rest[data : data + 1] or [None])[0], None
+        self._block = isinstance(self._pointer, Lanes)
+        self._shape = self._pointer.shape if self._block else ()
+        element = kind.element if kind else self._stored_element()
+        if element not in SIZES:
+            raise Unsupported(translation.kernel, f"{op.name} of {element}", str(op.location))
+        self._element = element
+
+    def _stored_element(self) -> str:
+        return self._t._element(self._op.operands[1], self._given[0])
+
+    def emit(self) -> Any:
+        """Emit the operation; returns what was read (a load) or was there before (an atomic)."""
+        t = self._t
+        size = SIZES[self._element]
+        verb = {"tt.load": "load", "tt.store": "store"}.get(self._op.name, "atomic")
+        self._site = t.site(self._op, size, verb)
+        self._low = t.head_variable(ADDRESS, 0)
+        self._span = t.head_variable(ADDRESS, 0)
+        if not self._block:
+            return self._scalar()
+        room = None if self._op.name == "tt.store" else t.room(self._shape, self._element)
+        with t.lanes(self._shape) as (lane, index):
+            address = self._pointer.at(lane, index)
+            mask = self._mask.at(lane, index) if isinstance(self._mask, Lanes) else self._mask
+            given = [value.at(lane, index) if isinstance(value, Lanes) else value for value in self._given]
+            other = self._other.at(lane, index) if isinstance(self._other, Lanes) else self._other
+            self._lane(address, mask, given, other, lambda value: room.store(t.b, index, value) if room else None)
+        return room
+
+    def _scalar(self) -> ir.Value | None:
+        t = self._t
+        if self._op.name == "tt.store":
+            self._lane(self._pointer, self._mask, self._given, None, lambda value: None)
+            return None
+        place = t._head.alloca(llvm_type(self._element))
+        self._lane(self._pointer, self._mask, self._given, self._other, lambda value: t.b.store(value, place))
+        return t.b.load(place, typ=llvm_type(self._element))
+
+    def _lane(self, address: ir.Value, mask: ir.Value | None, given: list[ir.Value], other: Any, keep: Any) -> None:
+        """One lane: where the mask is off nothing is checked or touched, and `other` (or 0) is kept."""
+        b = self._t.b
+        if mask is None:
+            keep(self._touch(self._checked(address), given))
+            return
+        on, off, after = (b.append_basic_block(name) for name in ("on", "off", "after"))
+        b.cbranch(mask, on, off)
+        b.position_at_end(on)
+        keep(self._touch(self._checked(address), given))
+        b.branch(after)
+        b.position_at_end(off)
+        if self._op.name != "tt.store":
+            keep(values.zero(self._element) if other is None else other)
+        b.branch(after)
+        b.position_at_end(after)
+
+    def _checked(self, address: ir.Value) -> ir.Value:
+        """A pointer to `address`, once it is known to lie in a range."""
+        t, b = self._t, self._t.b
+        size = SIZES[self._element]
+        inside = b.icmp_unsigned("<", b.sub(address, b.load(self._low, typ=ADDRESS)), b.load(self._span, typ=ADDRESS))
+        elsewhere, good = b.append_basic_block("elsewhere"), b.append_basic_block("inside")
+        b.cbranch(inside, good, elsewhere)
+        b.position_at_end(elsewhere)
+        found = t.find(address, size)
+        span = b.extract_value(found, 1)
+        b.store(b.extract_value(found, 0), self._low)
+        b.store(span, self._span)
+        t.unless(b.icmp_unsigned("!=", span, ADDRESS(0)), self._site, address)
+        b.branch(good)
+        b.position_at_end(good)
+        return b.inttoptr(address, ir.PointerType())
+
+    def _touch(self, pointer: ir.Value, given: list[ir.Value]) -> ir.Value | None:
+        b = self._t.b
+        kind = stored_type(self._element)
+        if self._op.name == "tt.store":
+            value = b.zext(given[0], kind) if self._element == "i1" else given[0]
+            b.store(value, pointer).align = 1
+            return None
+        load = b.load(pointer, typ=kind)
+        load.align = 1
+        old = b.trunc(load, ir.IntType(1)) if self._element == "i1" else load
+        if self._op.name == "tt.load":
+            return old
+        if self._op.name == "tt.atomic_cas":
+            compare, new = given
+            b.store(b.select(b.icmp_unsigned("==", old, compare), new, old), pointer).align = 1
+            return old
+        b.store(self._updated(old, given[0]), pointer).align = 1
+        return old
+
+    def _updated(self, old: ir.Value, given: ir.Value) -> ir.Value:
+        update = int(self._op.attributes["atomic_rmw_op"])
+        if update == _XCHG:
+            return given
+        name = _UPDATES[update]
+        return arithmetic.emit(self._t.b, Op(name, [], []), [old, given], [self._element] * 2, self._element)
+
+
+def declare_find(module: ir.Module) -> ir.Function:
+    """`find(address, size, ranges, count)`: the range that holds `size` bytes at `address`, as {low, span}.
+
+    `span` is the number of addresses, from `low` on, at which `size` bytes lie inside; 0 where no range holds them.
+    """
+    find = ir.Function(module, ir.FunctionType(_RANGE, [ADDRESS, ADDRESS, ADDRESS, ADDRESS]), "find")
+    find.linkage = "internal"
+    find.attributes.add("noinline")
+    address, size, first, count = find.args
+    b = ir.IRBuilder(find.append_basic_block("entry"))
+    head, body, hit, miss = (find.append_basic_block(name) for name in ("head", "body", "hit", "miss"))
+    entry = b.block
+    b.branch(head)
+    b.position_at_end(head)
+    i = b.phi(ADDRESS)
+    i.add_incoming(ADDRESS(0), entry)
+    b.cbranch(b.icmp_unsigned("<", i, count), body, miss)
+    b.position_at_end(body)
+    place = b.add(first, b.mul(i, ADDRESS(16)))
+    low = b.load(b.inttoptr(place, ir.PointerType()), typ=ADDRESS)
+    high = b.load(b.inttoptr(b.add(place, ADDRESS(8)), ir.PointerType()), typ=ADDRESS)
+    room = b.add(b.sub(b.sub(high, low), size), ADDRESS(1))
+    fits = b.icmp_unsigned(">=", b.sub(high, low), size)
+    inside = b.and_(fits, b.icmp_unsigned("<", b.sub(address, low), room))
+    i.add_incoming(b.add(i, ADDRESS(1)), b.block)
+    b.cbranch(inside, hit, head)
+    b.position_at_end(hit)
+    made = b.insert_value(ir.Constant(_RANGE, ir.Undefined), low, 0)
+    b.ret(b.insert_value(made, room, 1))
+    b.position_at_end(miss)
+    b.ret(ir.Constant(_RANGE, [ADDRESS(0), ADDRESS(0)]))
+    return find
