@@ -1,7 +1,6 @@
 """Suite-wide settings: Hypothesis is derandomized, so that a run of the suite depends on nothing but the code.
 
-Triton kernels run compiled for the host, or with STALEROW_TEST_DEVICE in "interpreter" or on "cuda". What is compiled is
-kept in a folder of the session, unless STALEROW_CACHE names one.
+Triton kernels run compiled for the host, or as STALEROW_TEST_DEVICE says: "interpreter" or "cuda".
 """
 
 import os

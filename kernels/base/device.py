@@ -133,7 +133,9 @@ def backend(name: str) -> Backend:
         device = "cuda" if available else "cpu"
     if device == "cpu" and (_interpreting() or not _compiler_found()):
         if name == "triton-cpu":
-            raise DeviceError("kernels cannot be compiled for the host in this process: TRITON_INTERPRET is set or llvmlite is missing")
+            raise DeviceError(
+                "kernels cannot be compiled for the host here: unset TRITON_INTERPRET, or pip install llvmlite"
+            )
         device = "interpreter"
     _choose_interpreter(device == "interpreter")
     if device == "cpu":

@@ -70,10 +70,8 @@ class WildAccess(OutOfBounds):
         self.near = near
         self.block_id = block_id
         place = f"{os.path.basename(file)}:{line}" if file else "an unknown line"
-        IndexError.__init__(
-            self,
-            f"{kernel} at {place}: program {program} {_PAST[verb]} {size} byte{'s' * (size > 1)} at {address:#x}, {near}",
-        )
+        touches = f"{_PAST[verb]} {size} byte{'s' * (size > 1)} at {address:#x}"
+        IndexError.__init__(self, f"{kernel} at {place}: program {program} {touches}, {near}")
 
 
 @dataclass(frozen=True, eq=False)

@@ -11,7 +11,7 @@ from typing import Any
 
 from llvmlite import ir
 
-from stalerow.kernels.compiled.mlir import Op, Type
+from stalerow.kernels.compiled.mlir import Op
 
 ADDRESS = ir.IntType(64)
 """Pointers are integers here: kernels compute them from integers, and every one is checked before it is used."""
@@ -21,7 +21,10 @@ SIZES = {"i1": 1, "i8": 1, "i16": 2, "bf16": 2, "f16": 2, "i32": 4, "f32": 4, "i
 """Bytes of an element in memory."""
 
 _INTEGER_PREDICATES = ("==", "!=", "<", "<=", ">", ">=", "<", "<=", ">", ">=")
-_FLOAT_PREDICATES = "false oeq ogt oge olt ole one ord ueq ugt uge ult ule une uno true".split()
+_FLOAT_PREDICATES = (
+    *("false", "oeq", "ogt", "oge", "olt", "ole", "one", "ord"),
+    *("ueq", "ugt", "uge", "ult", "ule", "une", "uno", "true"),
+)
 _UNSIGNED_FROM = 6
 
 
@@ -94,12 +97,7 @@ def emit(b: ir.IRBuilder, op: Op, args: list[ir.Value], kinds: list[str], result
             return compare(_INTEGER_PREDICATES[predicate], args[0], args[1])
         case "arith.cmpf":
             wide = [_widened(b, x, kind) for x, kind in zip(args, kinds)]
-            predicate = _FLOAT_PREDICATES[int(op.attributes["predicate"])]
-            if predicate in ("true", "false"):
-                return ir.Constant(ir.IntType(1), int(predicate == "true"))
-            compare = b.fcmp_ordered if predicate[0] == "o" and predicate != "ord" else b.fcmp_unordered
-            words = {"eq": "==", "gt": ">", "ge": ">=", "lt": "<", "le": "<=", "ne": "!="}
-            return compare(words.get(predicate[1:], predicate), *wide)
+            return _compared(b, _FLOAT_PREDICATES[int(op.attributes["predicate"])], *wide)
         case "arith.select":
             return b.select(*args)
         case "math.absi":
@@ -108,6 +106,14 @@ def emit(b: ir.IRBuilder, op: Op, args: list[ir.Value], kinds: list[str], result
             offset = b.sext(args[1], ADDRESS) if args[1].type.width < 64 else args[1]
             return b.add(args[0], b.mul(offset, ADDRESS(int(op.attributes["size"]))))
     raise KeyError(name)
+
+
+def _compared(b: ir.IRBuilder, predicate: str, x: ir.Value, y: ir.Value) -> ir.Value:
+    if predicate in ("true", "false"):
+        return ir.Constant(ir.IntType(1), int(predicate == "true"))
+    compare = b.fcmp_ordered if predicate[0] == "o" and predicate != "ord" else b.fcmp_unordered
+    words = {"eq": "==", "gt": ">", "ge": ">=", "lt": "<", "le": "<=", "ne": "!="}
+    return compare(words.get(predicate[1:], predicate), x, y)
 
 
 def known(name: str) -> bool:
@@ -303,7 +309,3 @@ _CASTS: dict[str, Any] = {
     "tt.int_to_ptr": lambda b, x, kind, result: x if x.type.width == 64 else b.zext(x, ADDRESS),
     "tt.ptr_to_int": lambda b, x, kind, result: x if SIZES[result] == 8 else b.trunc(x, llvm_type(result)),
 }
-
-
-def scalar_kinds(types: list[Type]) -> list[str]:
-    return [kind.element for kind in types]

@@ -18,7 +18,7 @@ from stalerow.kernels.compiled.mlir import Block, Function, Location, Module, Op
 TARGET = ("cuda", 90, 32)
 """Backend, capability and warp size that the front end is told: Hopper's front end keeps all operations."""
 
-_OPERATION = re.compile(r'^\s*(?:[%\w#:, ]+ = )?"?([a-z]\w*\.[\w.]+)"?')
+_OPERATION = re.compile(r'^\s*(?:%[^=]* = )?"?([a-z]\w*\.[\w.]+)"?')
 _ALIAS = re.compile(r"^#(loc\d*) = loc\((.*)\)$")
 _TRAILER = re.compile(r" loc\((#loc\d*|unknown)\)$")
 _FILE = re.compile(r'"([^"]*)":(\d+):\d+')
@@ -56,7 +56,7 @@ def lower(fn: Any, signature: Mapping[str, str], constants: Mapping[tuple[int, .
     backend.load_dialects(context)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        options = backend.parse_options({})
+        options = backend.parse_options({"debug": True, "sanitize_overflow": False})  # keeps assertions
         source = ASTSource(fn=fn, signature=dict(signature), constexprs=dict(constants))
         module = source.make_ir(
             target, options, backend.get_codegen_implementation(options), backend.get_module_map(), context

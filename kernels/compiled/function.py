@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Any, TypeAlias
 
 from llvmlite import ir
 
@@ -18,10 +19,11 @@ from stalerow.kernels.compiled.arithmetic import ADDRESS, SIZES, llvm_type, stor
 from stalerow.kernels.compiled.errors import Unsupported
 from stalerow.kernels.compiled.memory import Access, declare_find
 from stalerow.kernels.compiled.mlir import Block, Module, Op, Type
-from stalerow.kernels.compiled.sites import EXTRA_WORDS, Extra, Site
+from stalerow.kernels.compiled.sites import Extra, Site
 from stalerow.kernels.compiled.values import Elementwise, Index, Lane, Lanes, Splat, Stored
 
-Value = ir.Value | Lanes
+Value: TypeAlias = Any
+"""An LLVM value for a scalar, `Lanes` for a block."""
 
 WORD = ir.IntType(32)
 MAX_STORED_BYTES = 1 << 22
@@ -46,6 +48,7 @@ class Translation:
         self.sites: list[Site] = []
         self.module = ir.Module(name=source.entry)
         self._env: dict[int, Value] = {}
+        self._kinds = _kinds(source)
         self._stored_bytes = 0
         self._find = declare_find(self.module)
         self._program()
@@ -57,7 +60,7 @@ class Translation:
         self.program = ir.Function(self.module, kind, "program")
         self.program.linkage = "internal"
         self.entry = self.program.append_basic_block("entry")
-        self._head = ir.IRBuilder(self.entry)
+        self.head = ir.IRBuilder(self.entry)
         self.words = self.program.args[0]
         self.ids = self.program.args[1:]
         function = self.source.functions[self.kernel]
@@ -69,7 +72,7 @@ class Translation:
             for i, (_, kind) in enumerate(function.blocks[0].arguments)
         ]
         self._blocks(function.blocks, parameters, lambda results: self.b.ret(WORD(0)))
-        self._head.branch(body)
+        self.head.branch(body)
 
     def _run(self) -> None:
         """`run(arguments)`: every program of the grid, x fastest, as Triton's interpreter does."""
@@ -115,12 +118,12 @@ class Translation:
         return b.load(b.inttoptr(b.add(words, ADDRESS(8 * number)), ir.PointerType()), typ=ADDRESS)
 
     def _parameter(self, number: int, kind: Type) -> ir.Value:
-        raw = self.word(self._head, self.words, number)
+        raw = self.word(self.head, self.words, number)
         made = llvm_type(kind.element)
         if isinstance(made, ir.IntType):
-            return raw if made.width == 64 else self._head.trunc(raw, made)
+            return raw if made.width == 64 else self.head.trunc(raw, made)
         bits = ir.IntType(SIZES[kind.element] * 8)
-        return self._head.bitcast(raw if bits.width == 64 else self._head.trunc(raw, bits), made)
+        return self.head.bitcast(raw if bits.width == 64 else self.head.trunc(raw, bits), made)
 
     def _known(self, kind: Type | None, op: Op) -> Type:
         """`kind`, or an error that names the operation whose type has no translation."""
@@ -250,7 +253,7 @@ class Translation:
 
     def _slot(self, kind: Type) -> Slot:
         if not kind.shape:
-            return Slot(kind, self._head.alloca(llvm_type(kind.element)), None)
+            return Slot(kind, self.head.alloca(llvm_type(kind.element)), None)
         return Slot(kind, None, self.room(kind.shape, kind.element))
 
     def room(self, shape: tuple[int, ...], element: str) -> Stored:
@@ -261,7 +264,7 @@ class Translation:
         self._stored_bytes += count * SIZES[element]
         if self._stored_bytes > MAX_STORED_BYTES:
             raise Unsupported(self.kernel, f"blocks of more than {MAX_STORED_BYTES} bytes in one program")
-        return Stored(shape, element, self._head.alloca(stored_type(element), count))
+        return Stored(shape, element, self.head.alloca(stored_type(element), count))
 
     def _value(self, slot: Slot) -> Value:
         if slot.block is not None:
@@ -391,7 +394,7 @@ class Translation:
     def _elementwise(self, op: Op, kind: Type, operands: list[Value]) -> Value:
         if op.name == "tt.addptr":
             op.attributes["size"] = SIZES[kind.pointee]
-        kinds = [self._element(number, value) for number, value in zip(op.operands, operands)]
+        kinds = [self.element(number, value) for number, value in zip(op.operands, operands)]
         if not kind.shape:
             return arithmetic.emit(self.b, op, operands, kinds, kind.element)
         blocks = [v if isinstance(v, Lanes) else Splat(kind.shape, e, v) for v, e in zip(operands, kinds)]
@@ -399,18 +402,11 @@ class Translation:
             kind.shape, kind.element, blocks, lambda b, args: arithmetic.emit(b, op, args, kinds, kind.element)
         )
 
-    def _element(self, number: int, value: Value) -> str:
+    def element(self, number: int, value: Value) -> str:
         """The element type of an operand, from its block or, for a scalar, from what defined it."""
         if isinstance(value, Lanes):
             return value.element
-        return self._scalar_kinds[number]
-
-    @property
-    def _scalar_kinds(self) -> dict[int, str]:
-        found = self.__dict__.get("_kinds")
-        if found is None:
-            found = self.__dict__["_kinds"] = _kinds(self.source)
-        return found
+        return self._kinds[number]
 
     def _assertion(self, op: Op) -> None:
         condition = self._operands(op)[0]
@@ -430,7 +426,7 @@ class Translation:
         rest = (*shape[:axis], *shape[axis + 1 :])
         if scan and op.attributes["reverse"]:
             raise self._unsupported(op)
-        sums = [self._head.alloca(llvm_type(value.element)) for value in operands]
+        sums = [self.head.alloca(llvm_type(value.element)) for value in operands]
         rooms = [self.room(shape if scan else rest, value.element) for value in operands] if scan or rest else []
         with self.lanes(rest) as (lane, index):
 
@@ -491,8 +487,8 @@ class Translation:
 
     def head_variable(self, kind: ir.Type, initial: int) -> ir.Value:
         """A variable of the whole program, set before its first operation."""
-        place = self._head.alloca(kind)
-        self._head.store(kind(initial), place)
+        place = self.head.alloca(kind)
+        self.head.store(kind(initial), place)
         return place
 
 
@@ -530,6 +526,3 @@ def _dominating_first(blocks: list[Block]) -> list[int]:
 
     visit(0)
     return order[::-1]
-
-
-__all__ = ["EXTRA_WORDS", "Translation"]

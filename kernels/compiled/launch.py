@@ -160,7 +160,7 @@ def _extent(tensor: torch.Tensor) -> int:
 def _compile(kernel: _Kernel, key: tuple[Any, ...]) -> Compiled:
     names = [name for name, *_ in kernel.parameters]
     signature = {name: "constexpr" if isinstance(kind, tuple) else kind for name, kind in zip(names, key)}
-    constants = {(i,): kind[0] for i, kind in enumerate(key) if isinstance(kind, tuple)}
+    constants: dict[tuple[int, ...], Any] = {(i,): kind[0] for i, kind in enumerate(key) if isinstance(kind, tuple)}
     run, sites = cache.compiled(kernel.fn, signature, constants)
     kinds = [kind for kind in key if not isinstance(kind, tuple)]
     form = "<" + "".join("Q" if kind[0] == "*" else _PACKED.get(kind, "q") for kind in kinds) + "qqqQqQ"
@@ -213,4 +213,4 @@ def install() -> None:
                 break
         return original(self, *args, grid=grid, warmup=warmup, **kwargs)
 
-    JITFunction.run = run  # type: ignore[method-assign]
+    JITFunction.run = run

@@ -61,7 +61,7 @@ class Access:
         self._element = element
 
     def _stored_element(self) -> str:
-        return self._t._element(self._op.operands[1], self._given[0])
+        return self._t.element(self._op.operands[1], self._given[0])
 
     def emit(self) -> Any:
         """Emit the operation; returns what was read (a load) or was there before (an atomic)."""
@@ -87,7 +87,7 @@ class Access:
         if self._op.name == "tt.store":
             self._lane(self._pointer, self._mask, self._given, None, lambda value: None)
             return None
-        place = t._head.alloca(llvm_type(self._element))
+        place = t.head.alloca(llvm_type(self._element))
         self._lane(self._pointer, self._mask, self._given, self._other, lambda value: t.b.store(value, place))
         return t.b.load(place, typ=llvm_type(self._element))
 

@@ -53,8 +53,8 @@ def _jit() -> Any:
 def machine_code(text: str) -> bytes:
     """The object file of a module given as LLVM assembly.
 
-    Three cheap passes and the quick code generator: 25 ms a kernel. All of -O1 takes 14 times as long and saves 7 ms of a
-    schedule's 100, of which most is spent outside kernels.
+    Three cheap passes and the quick code generator: 25 ms a kernel. All of -O1 takes 14 times as long and saves
+    7 ms of a schedule's 100, of which most is spent outside kernels.
     """
     llvm, machine = _llvm(), _machine()
     module = llvm.parse_assembly(text)

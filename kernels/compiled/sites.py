@@ -1,4 +1,4 @@
-"""What a compiled kernel and its caller agree on: the words after a kernel's parameters, and the places that can fail."""
+"""What a compiled kernel and its caller agree on: words behind the kernel's parameters, and places that can fail."""
 
 from __future__ import annotations
 
@@ -21,7 +21,6 @@ class Extra(IntEnum):
     """Address of `FAILURE_WORDS` words that a failure is written to: site, program x, y, z, address."""
 
 
-EXTRA_WORDS = len(Extra)
 FAILURE_WORDS = 5
 
 

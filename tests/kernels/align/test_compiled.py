@@ -21,10 +21,11 @@ INT64 = {
 SCALARS = {
     "num_rows", "num_rows_padded", "num_tiles", "draw_from", "n", "num_writes", "max_blocks", "max_model_len",
     "state_indices_rows", "byte", "value", "length", "size", "number", "num_lanes", "frame",
+    "layers", "num_groups", "num_states", "num_units", "num_columns", "window", "max_bytes",
 }
 NUMBERS = {
     "TILES": 16, "TILE_STEPS": 4, "COPY_BLOCK": 512, "WIDTH_BLOCK": 8, "ROW_BLOCK": 256, "ROWS": 8,
-    "NUM_COLUMNS": 3, "TOKENS": 64, "NUM_STATES": 4, "NUM_UNITS": 6, "WINDOW": 3, "MAX_BYTES": 24, "BYTES": 16,
+    "NUM_COLUMNS": 3, "TOKENS": 64, "MAX_BYTES": 24, "BYTES": 16,
     "POSITIONS": 16, "COUNT": 5, "COUNTS": 128, "CHUNK": 1024, "LAYERS": 2, "WIDTH": 5, "MAX_ROW_BYTES": 64,
 }
 
@@ -68,7 +69,7 @@ KERNELS = [
     "own.blocks_triton pages_kernel COPY",
     "own.blocks_triton pages_kernel -COPY",
     "own.forward_triton_read read_states_kernel",
-    "own.forward_triton_read read_kv_kernel",
+    "own.forward_triton_read read_kv_kernel TORN",
     "own.forward_triton_write write_states_kernel",
     "own.forward_triton_write write_kv_kernel",
     "own.lanes_triton prefix_hashes_kernel",
