@@ -145,6 +145,7 @@ class Campaign:
         for path, text in abandoned(notes):
             self.listener.note(f"an earlier campaign was killed while at: {text.strip()}")
             path.unlink(missing_ok=True)
+        self._note()
         try:
             with self._executor(notes) as workers:
                 self._loop(workers)

@@ -17,6 +17,7 @@ COMMANDS = {
     "fuzz": "run many random schedules; shrink, save and draw what fails",
     "replay": "run a saved failure or a seed again and say whether it fails in the same way",
     "worker": "make or show the environment of --worker, an engine's own scheduler and worker",
+    "failures": "list saved failures, and prune them",
     "kernels": "say what a kernel set is and what it expects of its caller",
     "explore": "search every order of events and every workload up to a bound",
     "conform": "compare the scheduler with recorded or live runs of a released engine",
@@ -25,7 +26,7 @@ COMMANDS = {
     "serve": "a serving run in closed loop: what a user of the engine would have seen",
 }
 
-TAKE_KERNELS = ("run", "replay", "fuzz", "compare", "serve", "kernels")
+TAKE_KERNELS = ("run", "replay", "fuzz", "explore", "compare", "serve", "kernels")
 
 OWN_ERRORS = (
     "stalerow.kernels.sets:UnknownKernelSet",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import re
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from stalerow.simulator.commands import display
@@ -31,7 +32,9 @@ if TYPE_CHECKING:
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("what", metavar="SEED|FILE", help="a seed, a saved failure, or a schedule file")
+    parser.add_argument(
+        "what", metavar="SEED|FILE|DIR", help="a seed, a saved failure, a schedule file, or a folder of failures"
+    )
     parser.add_argument(
         "--kernels", default=None, metavar="SET", help="kernel set (default: the failure's own, else req-idx)"
     )
@@ -57,6 +60,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def execute(args: argparse.Namespace) -> int:
     from stalerow.simulator.draw.results import console
 
+    if Path(args.what).is_dir():
+        return _folder(args)
     out = console()
     loaded = _loaded(args, out)
     subject = _subject(args, loaded)
@@ -75,6 +80,17 @@ def execute(args: argparse.Namespace) -> int:
     if recorder is not None:
         display.write(args, recorder.record(outcome, str(subject)), out)
     return code
+
+
+def _folder(args: argparse.Namespace) -> int:
+    """Every saved failure of a folder, each as it was saved."""
+    from stalerow.simulator.commands.failures import replay_folder
+    from stalerow.simulator.commands.options import job_count
+
+    refuse_draw_options(args, f"{args.what} is a folder of failures, which say all of it themselves")
+    if args.kernels or args.fault is not None or args.until is not None or args.step:
+        raise UsageError(f"{args.what} is a folder: --kernels, --fault, --until and --step apply to one of its files")
+    return replay_folder(Path(args.what), job_count(None))
 
 
 def _until(text: str) -> int | str:

@@ -9,7 +9,7 @@ from stalerow.simulator.campaign import fuzz, shrink, trials
 from stalerow.simulator.campaign.executors import InProcess
 from stalerow.simulator.run.subject import Subject
 
-RUNS = 10
+RUNS = 12
 
 
 class Quiet:

@@ -28,7 +28,7 @@ def test_a_campaign_killed_and_resumed_ten_times_gives_the_findings_of_one_run(t
     whole = campaign(tmp_path / "whole", 10_000)
     assert whole.returncode == 0, whole.stderr
     kills, resume = 0, []
-    while (part := campaign(tmp_path / "parts", 1 if kills < 10 else 10_000, *resume)).returncode == -9:
+    while (part := campaign(tmp_path / "parts", 2 if kills < 10 else 10_000, *resume)).returncode == -9:
         kills, resume = kills + 1, ["--resume"]
     assert part.returncode == 0, part.stderr
     assert kills == 10

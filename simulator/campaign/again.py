@@ -1,0 +1,64 @@
+"""Whether saved failures still fail: each is run again in a worker process, which it may take down."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+
+from stalerow.simulator.campaign import failures
+from stalerow.simulator.campaign.failures import Failure
+from stalerow.simulator.campaign.workers import Workers
+
+Verdict = Literal["fails in the same way", "fails differently", "no longer fails", "crashes"]
+
+
+class Again(msgspec.Struct, frozen=True):
+    """A saved failure to run once more."""
+
+    path: str
+    failure: Failure
+
+    def __str__(self) -> str:
+        return f"replay of {self.path}"
+
+
+class Replayed(msgspec.Struct, frozen=True):
+    """What became of a saved failure. `now` is the kind of the first violation, "" if there is none."""
+
+    path: str
+    was: str
+    now: str
+    verdict: Verdict
+
+    @property
+    def fails(self) -> bool:
+        return self.verdict != "no longer fails"
+
+
+def do(task: Again) -> Replayed:
+    """What workers run."""
+    failure = task.failure
+    violations = failure.subject.run(failure.schedule).violations
+    if not violations:
+        return Replayed(task.path, failure.kind, "", "no longer fails")
+    first, then = violations[0], failure.violation
+    same = then is not None and (first.kind, first.launch) == (then.kind, then.launch)
+    return Replayed(task.path, failure.kind, first.kind, "fails in the same way" if same else "fails differently")
+
+
+def replay_all(paths: Sequence[Path], jobs: int) -> Iterator[Replayed]:
+    """Every saved failure's verdict, in the order of `paths`. Raises what a worker raised."""
+    tasks = [Again(str(path), failures.load(path).failure) for path in paths]
+    with Workers(min(jobs, max(len(tasks), 1)), do) as workers:
+        for done in workers.map(iter(tasks)):
+            if done.error is not None:
+                raise done.error
+            if done.died or done.hung:
+                kind = done.task.failure.kind
+                same = kind == failures.CRASH and bool(done.died)
+                yield Replayed(done.task.path, kind, "crash", "fails in the same way" if same else "crashes")
+            else:
+                yield done.value
