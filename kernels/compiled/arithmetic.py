@@ -224,6 +224,10 @@ _FLOAT_UNARY: dict[str, Emit] = {
     "math.floor": _intrinsic("floor"),
     "math.ceil": _intrinsic("ceil"),
     "math.sqrt": _intrinsic("sqrt"),
+    "math.log": _intrinsic("log"),
+    "math.log2": _intrinsic("log2"),
+    "math.exp": _intrinsic("exp"),
+    "math.exp2": _intrinsic("exp2"),
     "tt.precise_sqrt": _intrinsic("sqrt"),
 }
 

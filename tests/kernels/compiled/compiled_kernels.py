@@ -41,6 +41,16 @@ def floats(x, out, half, n, BLOCK: tl.constexpr):
 
 
 @triton.jit
+def transcendental(x, out, n, BLOCK: tl.constexpr):
+    """Logarithms and powers, a row each."""
+    i = tl.arange(0, BLOCK)
+    a = tl.load(x + i, mask=i < n, other=1.0)
+    results = (tl.log(a), tl.log2(a), tl.exp(a), tl.exp2(a))
+    for k in tl.static_range(4):
+        tl.store(out + k * n + i, results[k], mask=i < n)
+
+
+@triton.jit
 def folds(x, out, ROWS: tl.constexpr, COLUMNS: tl.constexpr):
     """Sums, extremes, places of extremes and running sums of a matrix, along both axes."""
     r, c = tl.arange(0, ROWS), tl.arange(0, COLUMNS)

@@ -73,6 +73,15 @@ def test_bfloat16_rounds_to_nearest_even():
     assert torch.equal(out, (c * 4).to(torch.int32))
 
 
+def test_logarithms_and_powers():
+    import compiled_kernels as kernels
+
+    x = torch.tensor([0.25, 1.0, 2.0, 7.5])
+    out = torch.zeros((4, 4))
+    kernels.transcendental[(1,)](x, out, 4, BLOCK=4)
+    torch.testing.assert_close(out, torch.stack([x.log(), x.log2(), x.exp(), x.exp2()]))
+
+
 def test_reductions_scans_and_changes_of_shape():
     import compiled_kernels as kernels
 
