@@ -114,4 +114,6 @@ MARKS: tuple[str, ...] = (
     "overshooting decode",
     "empty step",
     "mixed batch",
+    "stop token",
+    "chunk cut by the threshold",
 )

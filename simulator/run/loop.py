@@ -241,7 +241,7 @@ class Simulation:
         self._last_step = step
         for rank in self.ranks:
             rank.inbox.append(step)
-        marks = self.marks
+        marks, threshold = self.marks, self.schedule.limits.long_prefill_token_threshold
         marks.add("preemption", len(step.preempted))
         marks.add("empty step", not step.rows)
         kinds = {row.is_final_or_decode for row in step.rows}
@@ -252,7 +252,9 @@ class Simulation:
             marks.add("chunked prefill", not row.num_sampled and row.start > 0)
             marks.add("drafts rejected", row.num_rejected > 0)
             marks.add("all drafts accepted", row.num_drafts > 0 and not row.num_rejected)
-            marks.add("overshooting decode", known >= spec.prompt_len + spec.max_tokens)
+            marks.add("overshooting decode", known >= spec.prompt_len + (spec.stop or spec.max_tokens))
+            cut = not row.num_sampled and row.num_tokens <= threshold and len(step.rows) > 1
+            marks.add("chunk cut by the threshold", cut)
             crossed = row.boundary is not None and row.boundary.moves
             marks.add("boundary crossed by accepted drafts", crossed)
 

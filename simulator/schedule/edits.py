@@ -140,6 +140,7 @@ def _plainer_requests(schedule: Schedule) -> Iterator[dict[str, Any]]:
 
 def _plainer(request: Request) -> Iterator[Request]:
     yield replace(request, share=None)
+    yield replace(request, stop=0)
     yield replace(request, accepted=request.accepted[:1])
     for name in ("prompt_len", "max_tokens", "arrival"):
         value = getattr(request, name)
@@ -160,5 +161,15 @@ def _plainer_memory(schedule: Schedule) -> Iterator[dict[str, Any]]:
     for name, value in (("layers", 1), ("page_padding", 0), ("base_offset", 0), ("conv_layout", "SD")):
         yield {"layout": replace(layout, **{name: value})}
     plainest = Limits(max_model_len=limits.max_model_len)
-    for name in ("graph_sizes", "retention_interval", "max_num_seqs", "max_num_batched_tokens"):
+    for name in (
+        "graph_sizes",
+        "retention_interval",
+        "max_num_seqs",
+        "max_num_batched_tokens",
+        "long_prefill_token_threshold",
+        "reserve_full_isl",
+        "watermark",
+        "shared_prefix_checkpoint",
+        "lookahead_hashes",
+    ):
         yield {"limits": replace(limits, **{name: getattr(plainest, name)})}

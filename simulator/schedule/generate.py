@@ -176,11 +176,13 @@ def _request(
         min(draw.of((drafts, 0, 1, drafts, 2), f"{name} accepted"), drafts)
         for _ in range(draw.between(1, 4, f"{name} acceptance pattern"))
     )
+    max_tokens = draw.between(1, 14, f"{name} max tokens") + outputs
     request = Request(
         id=name,
         arrival=arrival,
         prompt_len=prompt,
-        max_tokens=draw.between(1, 14, f"{name} max tokens") + outputs,
+        max_tokens=max_tokens,
+        stop=draw.of((0,) * 14 + (min(3, max_tokens), (max_tokens + 1) // 2), f"{name} stop"),
         stream=draw.of((i, 0), f"{name} stream"),
         share=share,
         accepted=accepted,
@@ -201,6 +203,11 @@ def _limits(draw: _Draw, drafts: int, block_size: int, requests: Sequence[Reques
         max_model_len=longest + drafts + 2,
         retention_interval=draw.of((0, None, block_size, 2 * block_size), "retention"),
         graph_sizes=draw.of(((), (4,), (2, 4, 8)), "graph sizes"),
+        long_prefill_token_threshold=draw.of((0,) * 10 + (block_size, block_size + 3), "chunk threshold"),
+        reserve_full_isl=not draw.chance(8, "admission without reservation"),
+        watermark=draw.of((0.0,) * 10 + (0.05, 0.2), "watermark"),
+        shared_prefix_checkpoint=draw.chance(10, "shared-prefix checkpoints"),
+        lookahead_hashes=not draw.chance(12, "look-ahead hashes off"),
     )
 
 

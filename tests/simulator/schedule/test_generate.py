@@ -4,12 +4,16 @@ import os
 import subprocess
 import sys
 
+import msgspec
 import pytest
 
+from stalerow.kernels.sets import kernel_set
+from stalerow.simulator.run.outcome import run
 from stalerow.simulator.schedule.choosers.recorded import RecordedChooser
 from stalerow.simulator.schedule.choosers.seeded import SeededChooser
 from stalerow.simulator.schedule.file import to_json
 from stalerow.simulator.schedule.generate import from_seed, generate
+from stalerow.simulator.schedule.values import Limits, Pipeline, Request, Schedule
 
 
 def test_seeded_picks_do_not_change_between_releases() -> None:
@@ -70,3 +74,29 @@ def test_another_process_with_another_hash_seed_makes_the_same_bytes() -> None:
 @pytest.mark.parametrize("seed", [0, 17, 2**63, 10**12])
 def test_generation_is_repeatable(seed: int) -> None:
     assert to_json(from_seed(seed)) == to_json(from_seed(seed))
+
+
+def test_every_limit_is_drawn_both_ways_and_the_plain_one_most_often() -> None:
+    schedules = [from_seed(seed) for seed in range(200)]
+    plain = Limits()
+    for name in ("long_prefill_token_threshold", "reserve_full_isl", "watermark", "shared_prefix_checkpoint"):
+        drawn = [getattr(s.limits, name) == getattr(plain, name) for s in schedules]
+        assert 0.7 * len(drawn) < sum(drawn) < len(drawn), name
+    stops = [r.stop for s in schedules for r in s.requests]
+    assert 0 < sum(stop > 0 for stop in stops) < len(stops) / 5
+
+
+def test_a_request_with_a_stop_token_delivers_up_to_it() -> None:
+    made = Schedule(
+        pipeline=Pipeline(pp=2, drafts=2),
+        layout=msgspec.structs.replace(from_seed(0).layout, num_drafts=2),
+        limits=Limits(),
+        requests=(Request(id="a", prompt_len=9, max_tokens=12, stream=1, stop=5, accepted=(1,)),),
+    )
+    outcome = run(made, kernel_set("reference:req-idx"))
+    assert outcome.violations == ()
+    assert outcome.marks["stop token"] == 1
+    assert "stop token" not in run(
+        msgspec.structs.replace(made, requests=(msgspec.structs.replace(made.requests[0], stop=0),)),
+        kernel_set("reference:req-idx"),
+    ).marks
