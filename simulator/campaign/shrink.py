@@ -23,13 +23,12 @@ from stalerow.simulator.oracle.violations import Violation
 from stalerow.simulator.run.loop import Simulation
 from stalerow.simulator.run.ordering import chooser
 from stalerow.simulator.run.subject import Subject
-from stalerow.simulator.schedule.choosers.family import seeded
 from stalerow.simulator.schedule.choosers.recorded import RecordedChooser
 from stalerow.simulator.schedule.choosers.recording import RecordingChooser, RecordingOrder
 from stalerow.simulator.schedule.draw import Draw, Runner
 from stalerow.simulator.schedule.edits import edits
 from stalerow.simulator.schedule.file import to_json
-from stalerow.simulator.schedule.generate import HOLDS, ORDER_LABELS, PP_SIZES, as_asked, generate, genuine
+from stalerow.simulator.schedule.generate import HOLDS, ORDER_LABELS, PP_SIZES, as_asked, chooser_of, generate, genuine
 from stalerow.simulator.schedule.order import Order
 from stalerow.simulator.schedule.values import Schedule
 
@@ -231,7 +230,7 @@ class _Found(Exception):
 def _recorded(draw: Draw) -> tuple[RecordingChooser, int | None]:
     """The picks that make the draw's schedule, and what is left of its pp: a size on offer becomes a pick."""
     pp, runner = draw.pp, draw.runner
-    recording = RecordingChooser(seeded(draw.seed, draw.family))
+    recording = RecordingChooser(chooser_of(draw))
     made = generate(recording, pp, runner)
     if pp in PP_SIZES:
         size = PP_SIZES.index(pp)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from stalerow.simulator.schedule.draw import Draw
     from stalerow.simulator.schedule.values import Schedule
 
-DRAW_OPTIONS = ("family", "pp", "runner", "profile", "only_faithful")
+DRAW_OPTIONS = ("family", "pp", "runner", "profile", "swarm", "only_faithful")
 
 
 def add_device(parser: argparse.ArgumentParser) -> None:
@@ -64,6 +64,13 @@ def add_draw(parser: argparse.ArgumentParser, family: bool = True) -> None:
             metavar="F",
             help="for a seed that ran among many universes: the number that decides pipeline size, drafts and layout",
         )
+    group.add_argument(
+        "--swarm",
+        type=number,
+        default=None,
+        metavar="N",
+        help="leave out some features of schedules, which ones being decided by N: another N for each campaign",
+    )
     add_only_faithful(group)
 
 
@@ -85,7 +92,15 @@ def draw_of(args: argparse.Namespace, seed: int, subject: Subject) -> Draw:
         raise UsageError(f"--profile {args.profile}: known are {', '.join(PROFILES)}")
     faithful = subject.faithful_by_default if args.only_faithful is None else args.only_faithful
     family = getattr(args, "family", None)
-    return Draw(seed, pp=args.pp, runner=args.runner, faithful=faithful, family=family, profile=args.profile)
+    return Draw(
+        seed,
+        pp=args.pp,
+        runner=args.runner,
+        faithful=faithful,
+        family=family,
+        profile=args.profile,
+        swarm=args.swarm,
+    )
 
 
 def add_ray(parser: argparse.ArgumentParser) -> None:

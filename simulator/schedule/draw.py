@@ -37,7 +37,7 @@ class Draw(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_field
 
     pp, runner, profile: instead of what the seed would choose. family: the number that pipeline size, drafts and memory
     layout follow from (`choosers.family`). faithful: without what the modelled engine would never do
-    (`schedule.faithful`).
+    (`schedule.faithful`). swarm: the number that says which features are left out (`choosers.swarm`).
     """
 
     seed: _Number
@@ -46,6 +46,7 @@ class Draw(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_field
     faithful: bool = False
     family: _Number | None = None
     profile: str | None = None
+    swarm: _Number | None = None
 
     def schedule(self) -> Schedule:
         """The schedule that this draw stands for."""
@@ -55,7 +56,13 @@ class Draw(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_field
 
     def options(self, faithful_by_default: bool = False) -> str:
         """The command-line options beside the seed, each after a blank."""
-        parts = ("family", self.family), ("pp", self.pp), ("runner", self.runner), ("profile", self.profile)
+        parts = (
+            ("family", self.family),
+            ("pp", self.pp),
+            ("runner", self.runner),
+            ("profile", self.profile),
+            ("swarm", self.swarm),
+        )
         told = "".join(f" --{name} {value}" for name, value in parts if value is not None)
         if self.faithful:
             return f"{told} --only-faithful"
@@ -68,7 +75,13 @@ class Draw(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_field
     @property
     def name(self) -> str:
         """A part of a file's name: equal for equal draws, different for different ones."""
-        parts = ("family", self.family), ("pp", self.pp), ("", self.runner), ("profile", self.profile)
+        parts = (
+            ("family", self.family),
+            ("pp", self.pp),
+            ("", self.runner),
+            ("profile", self.profile),
+            ("swarm", self.swarm),
+        )
         told = [f"seed{self.seed}", *(f"{name}{value}" for name, value in parts if value is not None)]
         return "-".join([*told, "faithful"] if self.faithful else told)
 

@@ -23,6 +23,7 @@ import msgspec
 from stalerow.kernels.base.layout import GroupSpec, Layout, StateSpec
 from stalerow.simulator.schedule.choosers import Chooser
 from stalerow.simulator.schedule.choosers.family import seeded
+from stalerow.simulator.schedule.choosers.swarm import SwarmChooser
 from stalerow.simulator.schedule.draw import Draw, Runner
 from stalerow.simulator.schedule.faithful import as_faithful
 from stalerow.simulator.schedule.order import Hold, Order, PartialOrder, Priorities, Rule, Uniform
@@ -89,8 +90,14 @@ class _Draw:
 
 def from_draw(draw: Draw) -> Schedule:
     """The schedule that a draw stands for."""
-    schedule = generate(seeded(draw.seed, draw.family), draw.pp, draw.runner)
+    schedule = generate(chooser_of(draw), draw.pp, draw.runner)
     return msgspec.structs.replace(as_asked(schedule, draw), draw=draw)
+
+
+def chooser_of(draw: Draw) -> Chooser:
+    """What makes the draw's choices."""
+    chooser = seeded(draw.seed, draw.family)
+    return chooser if draw.swarm is None else SwarmChooser(chooser, draw.swarm)
 
 
 def as_asked(schedule: Schedule, draw: Draw) -> Schedule:
