@@ -58,6 +58,7 @@ if TYPE_CHECKING:
     from stalerow.simulator.run.loop import Observer, Simulation
     from stalerow.simulator.run.outcome import Outcome
     from stalerow.simulator.schedule.values import Schedule
+    from stalerow.simulator.worker.protocol import Ran
 
 
 class _RankView:
@@ -121,6 +122,12 @@ class Recorder:
                 what=what,
             )
         )
+
+    def ran(self, ran: Ran) -> None:
+        """An engine's own worker has run the schedule, in a process of its own."""
+        from stalerow.simulator.draw.from_worker import worker_events
+
+        self.events = list(worker_events(ran))
 
     def record(self, outcome: Outcome, kernels: str, again: str = "") -> Record:
         """The whole run. `kernels` is what the reader knows them by."""

@@ -47,7 +47,7 @@ class Subject(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         if self.worker:
             from stalerow.simulator.worker.subject import run as run_worker
 
-            return run_worker(self.worker, self.python, schedule)
+            return run_worker(self.worker, self.python, schedule, observer)
         loaded = self.load()
         if not self.faults:
             return run(schedule, loaded, observer=observer, order=order)

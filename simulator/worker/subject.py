@@ -33,9 +33,12 @@ def ask(worker: str, python: str, schedule: Schedule, first_only: bool = False, 
             raise InternalError(f"{worker} answered {answer} to a schedule")
 
 
-def run(worker: str, python: str, schedule: Schedule) -> Outcome:
-    """The outcome of a run, up to its first violation."""
-    ran = ask(worker, python, schedule, first_only=True)
+def run(worker: str, python: str, schedule: Schedule, observer: object = None) -> Outcome:
+    """The outcome of a run, up to its first violation. An observer with a method `ran` is given what came back."""
+    told = getattr(observer, "ran", None)
+    ran = ask(worker, python, schedule, first_only=True, record=told is not None)
+    if told is not None:
+        told(ran)
     return Outcome(
         schedule=schedule,
         kernels=worker,
