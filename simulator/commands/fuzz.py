@@ -65,6 +65,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--keep-going", action="store_true", help="do not stop at the first failure")
     parser.add_argument("--require-marks", action="store_true", help="fail if a situation worth testing never occurred")
     parser.add_argument("--resume", action="store_true", help="go on with the campaign of these options")
+    parser.add_argument("--json", metavar="FILE", default=None, help="write the sums to FILE, schema stalerow.fuzz/1")
     add_ray(parser)
     add_fault(parser)
     add_worker(parser)
@@ -123,6 +124,10 @@ def execute(args: argparse.Namespace) -> int:
     with Screen(options) as screen:
         tally = Campaign(options, screen).run()
     screen.summary(tally, args.require_marks)
+    if args.json:
+        from stalerow.simulator.campaign.summary import of_campaign, write
+
+        write(of_campaign(options, tally), args.json)
     if args.html:
         _report(args.html, options, tally)
     Annotations.from_environment().campaign(options, tally)

@@ -105,6 +105,8 @@ class Screen:
         if not tally.schedules and not (tally.findings or tally.breaches or tally.interrupted):
             self._say(f"nothing was run: {_nothing(self._options)}")
         elif not (tally.findings or tally.breaches or tally.interrupted):
+            if tally.first_seen:
+                self._say(f"the last new mark came {counted(tally.plateau, 'schedule')} ago")
             self._say(f"clean: no violation with {self._options.subject}")
 
     def _commands(self, finding: Finding) -> None:

@@ -77,3 +77,13 @@ def test_folders_without_failures_are_usage_errors(tmp_path, capsys):
     assert "holds no saved failure" in capsys.readouterr().err
     assert main(["failures", "list", "--failures", str(tmp_path / "none")]) == 2
     assert "is not a folder" in capsys.readouterr().err
+
+
+def test_a_campaigns_sums_are_written_as_json(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    options = ["--kernels", "reference:req-idx", "--runs", "3", "--jobs", "1", "--json", "sums.json"]
+    assert main(["fuzz", *options]) == 0
+    data = msgspec.json.decode((tmp_path / "sums.json").read_bytes())
+    assert (data["schema"], data["schedules"], data["findings"]) == ("stalerow.fuzz/1", 3, [])
+    assert data["plateau"] == 3 - max(data["first_seen"].values())
+    assert set(data["marks"]) == set(data["first_seen"])

@@ -1,0 +1,66 @@
+"""What a campaign or a search came to, as JSON for other programs. The schema's number changes with its fields."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+
+from stalerow.simulator.campaign.findings import Finding, Tally
+from stalerow.simulator.campaign.fuzz import Options
+from stalerow.simulator.files import write_beside
+from stalerow.simulator.run.subject import Subject
+from stalerow.simulator.schedule.draw import Draw
+
+
+class Saved(msgspec.Struct, frozen=True):
+    """A failure and its file."""
+
+    kind: str
+    launch: str
+    path: str
+
+
+class CampaignSummary(msgspec.Struct, frozen=True, kw_only=True):
+    """kinds: schedules by the kind of their first violation; marks: schedules that had one; first_seen: the schedule,
+    from 1, that had a mark first; plateau: schedules since a new mark."""
+
+    schema: str = "stalerow.fuzz/1"
+    subject: Subject
+    draw: Draw
+    schedules: int
+    seconds: float
+    kinds: dict[str, int]
+    marks: dict[str, int]
+    first_seen: dict[str, int]
+    missed: list[str]
+    plateau: int
+    findings: list[Saved]
+    breaches: list[Saved]
+    interrupted: bool
+
+
+def of_campaign(options: Options, tally: Tally) -> CampaignSummary:
+    return CampaignSummary(
+        subject=options.subject,
+        draw=options.draw,
+        schedules=tally.schedules,
+        seconds=round(tally.seconds, 3),
+        kinds=dict(tally.kinds),
+        marks=dict(tally.marks),
+        first_seen=tally.first_seen,
+        missed=tally.missed,
+        plateau=tally.plateau,
+        findings=[_saved(finding) for finding in tally.findings],
+        breaches=[_saved(finding) for finding in tally.breaches],
+        interrupted=tally.interrupted,
+    )
+
+
+def _saved(finding: Finding) -> Saved:
+    kind, launch = finding.failure.signature
+    return Saved(kind, launch, str(finding.path))
+
+
+def write(summary: msgspec.Struct, path: str | Path) -> None:
+    write_beside(path, msgspec.json.format(msgspec.json.encode(summary), indent=2) + b"\n")
