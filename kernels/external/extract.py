@@ -26,18 +26,24 @@ Imported = Callable[[ast.ImportFrom], SourceFile | None]
 
 @dataclass(frozen=True)
 class Extract:
-    """`text` is the module's source; `kept` the names defined in it, in file order.
+    """`text` is the module's source; `kept` the names defined in it, in file order, all from `source`.
 
     `helpers` are modules of the same kind that it imports from by their `module`, a name made of their content.
     """
 
     text: str
     kept: tuple[str, ...]
+    source: SourceFile
     helpers: tuple["Extract", ...] = ()
 
     @property
     def module(self) -> str:
         return f"stalerow_external_{hashlib.sha256(self.text.encode()).hexdigest()[:20]}"
+
+    @property
+    def all_helpers(self) -> tuple["Extract", ...]:
+        """The helpers, and what they import from in turn."""
+        return (*self.helpers, *(deeper for helper in self.helpers for deeper in helper.all_helpers))
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -109,7 +115,7 @@ def extract(source: SourceFile, roots: Iterable[str], imported: Imported = lambd
         for (original, name), statement in names.items():
             imports[statement].append(f"from {helper.module} import {original} as {name}")
     ordered = tuple(sorted(kept, key=lambda name: kept[name].lineno))
-    return Extract(_blank_all_but(source, kept.values(), imports), ordered, tuple(helpers))
+    return Extract(_blank_all_but(source, kept.values(), imports), ordered, source, tuple(helpers))
 
 
 def _module_statements(body: Iterable[ast.stmt]) -> Iterator[ast.stmt]:

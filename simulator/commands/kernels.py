@@ -9,6 +9,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
     actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
     actions.add_parser("list", help="the kernel sets that need no loader")
     show = actions.add_parser("show", help="what a kernel set is and what it expects of its caller")
+    check = actions.add_parser("check", help="what a release changed: kernels, parameters, caller, scheduler")
+    check.add_argument("name", metavar="SET", help="an engine's own kernels: a release (vllm==X) or a path")
+    check.add_argument("--against", metavar="SET", default=None, help="compare with (default: the newest known)")
+    check.add_argument("--python", metavar="PATH", default=None, help="Python of an environment that has the release")
     show.add_argument("name", metavar="SET", help="a kernel set: built in, a release (vllm==X), a checkout or a file")
 
 
@@ -18,6 +22,11 @@ def execute(args: argparse.Namespace) -> int:
     if args.action == "list":
         print("\n".join(KERNEL_SETS))
         return 0
+    if args.action == "check":
+        from stalerow.kernels.external.check import KNOWN, check
+
+        print("\n".join(check(args.name, args.against or KNOWN)))
+        return _scheduler(args)
     if args.name in KERNEL_SETS:
         variant = args.name.removeprefix("reference:")
         form = "NumPy reference of the" if args.name != variant else "the project's own Triton kernels,"
@@ -33,3 +42,29 @@ def execute(args: argparse.Namespace) -> int:
     logging.basicConfig(level=logging.INFO, format="%(message)s")
     print(describe(args.name))
     return 0
+
+
+def _scheduler(args: argparse.Namespace) -> int:
+    """Whether the release's scheduling rules are known; with its environment at hand, whether they hold."""
+    from stalerow.simulator.engine import profile, profile_names
+
+    print("\nthe scheduler")
+    release = args.name.partition("==")[2].partition("[")[0]
+    rules = None
+    if release:
+        try:
+            rules = profile(release).name
+        except ValueError:
+            print(f"  no rules for {release}; the newest known are those of {profile_names()[-1]}")
+    if rules is not None:
+        print(f"  the rules of {rules} are known")
+    if args.python is None:
+        print("  compare it with --python PATH, or: stalerow conform --live --python PATH --profile RELEASE")
+        return 0
+    from stalerow.simulator.commands import conform
+
+    parser = argparse.ArgumentParser()
+    conform.configure(parser)
+    return conform.execute(
+        parser.parse_args(["--live", "--python", args.python, "--profile", rules or profile_names()[-1]])
+    )
