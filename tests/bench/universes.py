@@ -48,7 +48,7 @@ def recorded(subject: Subject, options: argparse.Namespace, lanes: int | None) -
         for first in range(0, options.schedules, CHUNK)
     ]
     with Workers(options.jobs, do) as workers:
-        for _ in workers.map(iter([Record(tasks[0].seeds[:1], subject, lanes)] * options.jobs)):
+        for _ in workers.map(iter([Record(tasks[0].draws[:1], subject, lanes)] * options.jobs)):
             pass
         begin = time.perf_counter()
         made = [one for done in workers.map(iter(tasks)) for one in _value(done)]
