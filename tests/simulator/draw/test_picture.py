@@ -11,6 +11,7 @@ from stalerow.simulator.draw.picture import NARROWEST, WIDEST, drawn, width_here
 from stalerow.simulator.draw.recorder import recorded
 from stalerow.simulator.run.subject import Subject
 
+from .conftest import busy, record_of
 from .snapshots import check
 
 WIDTHS = (40, 80, 100)
@@ -56,7 +57,15 @@ def test_slot_kernels_are_not_shown_a_table_that_they_do_not_read(seed_bug):
     assert "table 7" not in drawn(by_slot, 80)
 
 
-def test_masked_rows_padding_hits_and_aborts_are_shown():
+def test_masked_rows_are_in_brackets():
+    record = record_of("reference:batch-row", busy(2, 6, 40))
+    assert record.violations
+    masked = {seat.request for e in record.events for seat in getattr(e.what, "rows", ()) if getattr(seat, "masked", 0)}
+    _, _, timeline = drawn(record, 100).partition("engine  ")
+    assert any(f"({request})" in timeline for request in masked)
+
+
+def test_padding_and_aborts_are_shown():
     scenario = catalogue()["no-generation-check"]
     subject = Subject(kernels="reference:batch-row", faults=tuple(scenario.faults))
     assert "aborted" in drawn(recorded(scenario.schedule, subject.run, "x"), 100)

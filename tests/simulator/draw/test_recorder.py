@@ -13,7 +13,7 @@ from stalerow.simulator.draw.recorder import Recorder
 from stalerow.simulator.run.subject import Subject
 from stalerow.simulator.schedule.generate import from_seed
 
-from .conftest import record_of
+from .conftest import busy, record_of
 
 SEEDS = [(6, 2, "v2"), (3, 4, "v2"), (1, 1, "v2"), (5, 2, "v1")]
 
@@ -114,6 +114,16 @@ def test_outputs_add_up_to_what_was_asked_for(fixed):
         if isinstance(event.what, Processed):
             tokens.update({o.request: o.tokens for o in event.what.outputs})
     assert tokens == {r.id: r.max_tokens for r in fixed.requests}
+
+
+def test_rows_that_needed_no_sample_are_masked_in_a_deferred_output():
+    record = record_of("reference:req-idx", busy(2, 6, 40))
+    steps = {e.what.step: e.what for e in record.events if isinstance(e.what, Scheduled)}
+    late = [w for w in launches(record, "postprocess") if w.of != w.step]
+    idle = [(w.of, row.request) for w in late for row in steps[w.of].rows if not row.samples]
+    assert idle
+    assert {*idle} <= {(w.of, seat.request) for w in late for seat in w.rows if seat.masked}
+    assert not all(seat.masked for w in late for seat in w.rows)
 
 
 def test_an_abort_is_told_from_a_finish():

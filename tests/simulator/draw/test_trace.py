@@ -64,6 +64,10 @@ def test_slices_of_a_thread_nest_or_are_apart(events):
             open_.append(end)
 
 
+def test_waiting_is_no_slice(events):
+    assert "wait" not in {e["name"] for e in events}
+
+
 def test_flows_begin_and_end_inside_a_slice_and_do_not_go_back_in_time(events):
     slices = [e for e in events if e["ph"] == "X"]
     begins = {e["id"]: e for e in events if e["ph"] == "s"}
