@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from stalerow.kernels.base.device import DeviceError
 from stalerow.kernels.base.memory import WildAccess
 
 __all__ = ["KernelAssertion", "MissingCompiler", "Unsupported", "WildAccess"]
 
 
-class Unsupported(NotImplementedError):
+class Unsupported(DeviceError):
     """The kernel uses an operation of Triton's IR that is not translated; `operation` names it, `where` its line."""
 
     def __init__(self, kernel: str, operation: str, where: str = "") -> None:
@@ -15,7 +16,9 @@ class Unsupported(NotImplementedError):
         self.operation = operation
         self.where = where
         place = f" ({where})" if where else ""
-        super().__init__(f"{kernel} uses {operation}{place}, which has no translation for the CPU")
+        super().__init__(
+            f"{kernel} uses {operation}{place}, which cannot be compiled for the host; use --device interpreter"
+        )
 
 
 class MissingCompiler(ImportError):

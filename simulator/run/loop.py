@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
+from stalerow.kernels.base.device import DeviceError
 from stalerow.kernels.base.memory import OutOfBounds
 from stalerow.kernels.sets import KernelSet
 from stalerow.simulator.engine.config import EngineConfig, GroupConfig
@@ -140,6 +141,8 @@ class Simulation:
         operation = rank.queue.head()
         try:
             rank.execute()
+        except DeviceError:
+            raise
         except Exception as error:
             if isinstance(operation, UNDER_TEST) and not isinstance(error, (OutOfBounds, UsageError)):
                 self.found.append(kernel_raised(rank.index, operation, error))
