@@ -1,6 +1,6 @@
 """One kernel from Triton's IR to LLVM: control flow, blocks carried through it, reductions and scans.
 
-The result is a module with one function, `run(arguments)`, that runs every program of a grid in order and returns 0,
+The result is a module with one function, `run(arguments)`, that runs every program of a grid and returns 0,
 or stops at the first access or assertion that fails and says which (`Site`). `arguments` is a row of 64-bit words:
 the kernel's parameters, then the words of `Extra`.
 """
@@ -75,41 +75,38 @@ class Translation:
         self.head.branch(body)
 
     def _run(self) -> None:
-        """`run(arguments)`: every program of the grid, x fastest, as Triton's interpreter does."""
+        """`run(arguments)`: every program of the grid, in the order that is asked for."""
         run = ir.Function(self.module, ir.FunctionType(WORD, [ADDRESS]), "run")
         b = ir.IRBuilder(run.append_basic_block("entry"))
         words = run.args[0]
-        sizes = [
-            b.trunc(self.word(b, words, self.num_parameters + extra), WORD) for extra in (Extra.X, Extra.Y, Extra.Z)
-        ]
-        failed = run.append_basic_block("failed")
-        index: list[ir.Value] = []
-        ends: list[tuple[ir.Block, ir.PhiInstr, ir.Value]] = []
-        done = run.append_basic_block("done")
-        for size in reversed(sizes):
-            head = run.append_basic_block("head")
-            before = b.block
-            b.cbranch(b.icmp_signed(">", size, WORD(0)), head, done if not ends else run.append_basic_block("skip"))
-            if ends:
-                skip = run.blocks[-1]
-                ir.IRBuilder(skip).branch(done)
-            b.position_at_end(head)
-            i = b.phi(WORD)
-            i.add_incoming(WORD(0), before)
-            index.append(i)
-            ends.append((head, i, size))
-        z, y, x = index
-        status = b.call(self.program, [words, x, y, z])
-        after = run.append_basic_block("after")
-        b.cbranch(b.icmp_signed("==", status, WORD(0)), after, failed)
-        b.position_at_end(after)
-        for head, i, size in reversed(ends):
-            following = b.add(i, WORD(1))
-            i.add_incoming(following, b.block)
-            out = run.append_basic_block("out")
-            b.cbranch(b.icmp_signed("<", following, size), head, out)
-            b.position_at_end(out)
-        b.branch(done)
+        x, y, z, order = (
+            self.word(b, words, self.num_parameters + extra) for extra in (Extra.X, Extra.Y, Extra.Z, Extra.ORDER)
+        )
+        count = b.mul(b.mul(x, y), z)
+        ordered = b.icmp_unsigned("!=", order, ADDRESS(0))
+        entry = b.block
+        head, pick, drawn, go, done, failed = (
+            run.append_basic_block(name) for name in ("head", "pick", "drawn", "go", "done", "failed")
+        )
+        b.branch(head)
+        b.position_at_end(head)
+        i = b.phi(ADDRESS)
+        i.add_incoming(ADDRESS(0), entry)
+        b.cbranch(b.icmp_signed("<", i, count), pick, done)
+        b.position_at_end(pick)
+        b.cbranch(ordered, drawn, go)
+        b.position_at_end(drawn)
+        number = self.word(b, b.add(order, b.mul(i, ADDRESS(8))), 0)
+        b.branch(go)
+        b.position_at_end(go)
+        program = b.phi(ADDRESS)
+        program.add_incoming(i, pick)
+        program.add_incoming(number, drawn)
+        rest = b.udiv(program, x)
+        ids = [b.trunc(at, WORD) for at in (b.urem(program, x), b.urem(rest, y), b.udiv(rest, y))]
+        status = b.call(self.program, [words, *ids])
+        i.add_incoming(b.add(i, ADDRESS(1)), b.block)
+        b.cbranch(b.icmp_signed("==", status, WORD(0)), head, failed)
         ir.IRBuilder(failed).ret(WORD(1))
         ir.IRBuilder(done).ret(WORD(0))
 

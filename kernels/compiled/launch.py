@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import struct
 from array import array
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 import torch
@@ -105,7 +106,7 @@ _kernels: dict[int, _Kernel] = {}
 
 
 def launch(fn: JITFunction[Any], grid: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
-    """Run every program of `grid`, x fastest.
+    """Run every program of `grid`, x fastest unless `programs_in` says otherwise.
 
     Raises `WildAccess` for an access outside what the launch may touch, `KernelAssertion`, `Unsupported`, and what
     Triton's front end raises for a kernel that it refuses.
@@ -143,9 +144,35 @@ def launch(fn: JITFunction[Any], grid: Any, args: tuple[Any, ...], kwargs: Mappi
     x, y, z = (*grid, 1, 1)[:3]
     bounds = array("Q", ranges)
     failure = array("q", bytes(8 * FAILURE_WORDS))
-    packed = compiled.words.pack(*words, x, y, z, bounds.buffer_info()[0], len(ranges) // 2, failure.buffer_info()[0])
+    order = array("q", _order[-1](x * y * z)) if _order else None
+    packed = compiled.words.pack(
+        *words,
+        x,
+        y,
+        z,
+        bounds.buffer_info()[0],
+        len(ranges) // 2,
+        failure.buffer_info()[0],
+        order.buffer_info()[0] if order else 0,
+    )
     if compiled.run(packed):
         raise _failed(kernel, compiled, values, failure)
+
+
+_order: list[Callable[[int], Sequence[int]]] = []
+
+
+@contextmanager
+def programs_in(order: Callable[[int], Sequence[int]]) -> Iterator[None]:
+    """Run the programs of the launches inside in another order: `order(n)` is a permutation of `range(n)`, x fastest.
+
+    A GPU is free to take any. Not for launches from several threads at once.
+    """
+    _order.append(order)
+    try:
+        yield
+    finally:
+        _order.pop()
 
 
 def _extent(tensor: torch.Tensor) -> int:
@@ -163,7 +190,7 @@ def _compile(kernel: _Kernel, key: tuple[Any, ...]) -> Compiled:
     constants: dict[tuple[int, ...], Any] = {(i,): kind[0] for i, kind in enumerate(key) if isinstance(kind, tuple)}
     run, sites = cache.compiled(kernel.fn, signature, constants)
     kinds = [kind for kind in key if not isinstance(kind, tuple)]
-    form = "<" + "".join("Q" if kind[0] == "*" else _PACKED.get(kind, "q") for kind in kinds) + "qqqQqQ"
+    form = "<" + "".join("Q" if kind[0] == "*" else _PACKED.get(kind, "q") for kind in kinds) + "qqqQqQQ"
     return Compiled(run, struct.Struct(form), sites)
 
 

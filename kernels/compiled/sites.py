@@ -19,6 +19,8 @@ class Extra(IntEnum):
     NUM_RANGES = 4
     FAILURE = 5
     """Address of `FAILURE_WORDS` words that a failure is written to: site, program x, y, z, address."""
+    ORDER = 6
+    """Address of the programs' numbers, x fastest, in the order in which they run; 0 for ascending numbers."""
 
 
 FAILURE_WORDS = 5

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import copy as copying
+import importlib
+from contextlib import AbstractContextManager
 from typing import Any
 
 from stalerow.kernels.align.kernels import AlignKernels
@@ -16,14 +18,15 @@ from stalerow.simulator.schedule.values import Schedule
 
 
 def _either(
-    interpreted: type[_Interpreted],
+    interpreted: type[_OnHost],
     reference: type[ProgramAlign],
     kernels: KernelSet,
     schedule: Schedule,
     fault: str,
+    backends: tuple[str, ...] = ("triton-interpreter",),
 ) -> AlignKernels:
-    """The form of a fault that fits the kernel set."""
-    if kernels.backend.name == "triton-interpreter" and kernels.name in ROW_IS_SLOT:
+    """The form of a fault that fits the kernel set; `backends` are those on which the Triton form works."""
+    if kernels.backend.name in backends and kernels.name in ROW_IS_SLOT:
         return interpreted(kernels, schedule)
     return reference(kernels, schedule, fault)
 
@@ -33,33 +36,41 @@ class _LiveCounts(ProgramAlign):
 
 
 PROGRAMS = 4
-"""Programs of an interpreted launch, where one is the rule."""
+"""Programs of a launch on the host, where one is the rule."""
 
 
-class _Interpreted(Wrapped):
-    """Triton kernels in the interpreter, whose postprocess runs with something in a drawn order."""
+class _OnHost(Wrapped):
+    """Triton kernels on the host, whose postprocess runs with something in a drawn order."""
 
     def __init__(self, kernels: KernelSet, schedule: Schedule) -> None:
         super().__init__(kernels.align)
         self._order = DrawnOrder(schedule)
 
 
-class _LiveCountsInterpreted(_Interpreted):
+class _LiveCountsTriton(_OnHost):
     """The snapshot of num_accepted is the array itself, and several programs run in a drawn order."""
 
     def __init__(self, kernels: KernelSet, schedule: Schedule) -> None:
         super().__init__(kernels, schedule)
+        self._compiled = kernels.backend.name == "triton-cpu"
         self.inner = copying.copy(kernels.align)
         self.inner.programs = PROGRAMS
 
     def postprocess(self, slots: SlotState, *arguments: Any) -> None:
         live = copying.copy(slots)
         live.num_accepted_snapshot = slots.num_accepted
-        with drawn_grid(self._order):
+        with self._drawn():
             self.inner.postprocess(live, *arguments)
 
+    def _drawn(self) -> AbstractContextManager[None]:
+        if self._compiled:
+            launch = importlib.import_module("stalerow.kernels.compiled.launch")
+            drawn: AbstractContextManager[None] = launch.programs_in(self._order.permutation)
+            return drawn
+        return drawn_grid(self._order)
 
-class _RowByRowInterpreted(_Interpreted):
+
+class _RowByRowInterpreted(_OnHost):
     def postprocess(self, *arguments: Any) -> None:
         with drawn_rows(self._order):
             self.inner.postprocess(*arguments)
@@ -79,7 +90,9 @@ class AcceptResetRace(Fault):
     launches = ("postprocess",)
 
     def wrap_align(self, kernels: KernelSet, schedule: Schedule) -> AlignKernels:
-        return _either(_LiveCountsInterpreted, _LiveCounts, kernels, schedule, self.name)
+        return _either(
+            _LiveCountsTriton, _LiveCounts, kernels, schedule, self.name, ("triton-interpreter", "triton-cpu")
+        )
 
     def needs(self, schedule: Schedule) -> bool:
         return schedule.pipeline.drafts > 0

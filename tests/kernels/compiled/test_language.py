@@ -122,3 +122,17 @@ def test_a_missing_argument_is_an_error_of_the_call():
         kernels.copy_block[(1,)](torch.ones(4), torch.zeros(4), BLOCK=4)
     with pytest.raises(TypeError, match="unexpected keyword argument 'm'"):
         kernels.copy_block[(1,)](torch.ones(4), torch.zeros(4), 4, m=4, BLOCK=4)
+
+
+def test_programs_run_in_the_order_that_is_asked_for():
+    import compiled_kernels as kernels
+
+    from stalerow.kernels.compiled.launch import programs_in
+
+    numbers = torch.tensor([5, 6, 7, 8], dtype=torch.int32)
+    for order in ([0, 1, 2, 3], [2, 0, 3, 1]):
+        out, seen, counter = torch.zeros(4, dtype=torch.int32), torch.zeros(4, dtype=torch.int32), torch.zeros(7).int()
+        with programs_in(lambda n, order=order: order):
+            kernels.control[(4,)](numbers, out, counter, seen, 4, 1, BLOCK=4)
+        before = [0, *(numbers[i].item() for i in order[:-1])]
+        assert [seen[i].item() for i in order] == before
