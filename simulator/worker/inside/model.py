@@ -19,6 +19,7 @@ from vllm.sequence import IntermediateTensors
 from vllm.v1.attention.backend import AttentionBackend, AttentionMetadataBuilder
 from vllm.v1.attention.backends.gdn_attn import GDNAttentionBackend
 from vllm.v1.attention.backends.registry import MambaAttentionBackendEnum
+from vllm.v1.worker.gpu.spec_decode.speculator import BaseSpeculator
 
 from stalerow.kernels.base.layout import GroupSpec
 from stalerow.simulator.truth.streams import FIRST_TOKEN, VOCABULARY, mix64
@@ -155,7 +156,7 @@ def wanted(rank: Rank, damage: int, where: int) -> int:
     return FIRST_TOKEN + (true - FIRST_TOKEN + 1 + mix64(damage) % (VOCABULARY - 1)) % VOCABULARY
 
 
-class Drafter:
+class Drafter(BaseSpeculator):  # type: ignore[misc]
     """Proposes the true next tokens up to the count that the schedule lets the model accept, then wrong ones."""
 
     num_query_per_req, num_extra_query_per_req = 1, 0
@@ -166,10 +167,10 @@ class Drafter:
         self._rank, self._drafts = rank, drafts
         self.attn_groups: list[Any] = []
 
-    def add_request(self, *_: Any, **__: Any) -> None:
-        """Nothing is kept per request."""
+    def capture(self, *_: Any, **__: Any) -> None:
+        """There is no graph, and nothing is kept per request."""
 
-    init_cudagraph_manager = capture = load_model = set_attn = prepare_watermarking = add_request
+    init_cudagraph_manager = capture
 
     def propose(self, input_batch: Any, *_: Any, **__: Any) -> Any:
         rows = [self._rank.truth.drafts(self._rank.step, request) for request in input_batch.req_ids]
