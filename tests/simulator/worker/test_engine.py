@@ -4,12 +4,32 @@ import os
 
 import pytest
 
+from stalerow.kernels.base.layout import GroupSpec, Layout, StateSpec
 from stalerow.simulator.errors import UsageError
 from stalerow.simulator.run.subject import Subject
 from stalerow.simulator.schedule.draw import Draw
+from stalerow.simulator.schedule.values import Limits, Pipeline, Request, Schedule
 from stalerow.simulator.worker.environment import environment
 
 SEEDS = range(8)
+ONE_TOKEN = Schedule(
+    pipeline=Pipeline(pp=1, drafts=2),
+    layout=Layout(
+        groups=(
+            GroupSpec("recurrent", 8, states=(StateSpec("conv", 4, 2), StateSpec("temporal", 8, 2))),
+            GroupSpec("attention", 8, kv_bytes=8),
+        ),
+        layers=1,
+        num_blocks=40,
+        num_drafts=2,
+    ),
+    limits=Limits(max_model_len=64),
+    requests=(
+        Request(id="r0", prompt_len=6, max_tokens=20, stream=0, accepted=(1,)),
+        Request(id="r1", arrival=5, prompt_len=1, max_tokens=8, stream=1, accepted=(1,)),
+    ),
+)
+"""A request of one token joins one that decodes."""
 
 
 def subject(release: str) -> Subject:
@@ -41,3 +61,10 @@ def test_the_release_before_the_fix_copies_through_another_row():
     engine = subject("0.30.0")
     found = [v for seed in range(30) for v in engine.run(schedule(seed)).violations]
     assert any(v.launch == "postprocess" and v.deferred for v in found)
+
+
+@pytest.mark.parametrize("release", ["0.33.0", "0.34.0"])
+def test_a_padded_prompt_of_one_token_runs_as_a_prefill(release):
+    (first, *_) = subject(release).run(ONE_TOKEN).violations
+    assert (first.kind, first.launch, first.request) == ("wrong position", "forward", "r1")
+    assert "runs as a plain row" in first.explanation
