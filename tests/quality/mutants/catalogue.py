@@ -5,29 +5,11 @@ Each is a mistake that somebody could make. `survives` explains a mutant that no
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
-
-class Mutant(NamedTuple):
-    """`old` occurs exactly once in `file`; `runner` forces one of the model runners."""
-
-    file: str
-    old: str
-    new: str
-    runner: str = ""
-    survives: str = ""
-
-    @property
-    def name(self) -> str:
-        return f"{self.file}: {' '.join(self.old.split())} -> {' '.join(self.new.split())}"
-
-
-def _of(file: str, *changes: tuple[str, str] | tuple[str, str, str] | tuple[str, str, str, str]) -> list[Mutant]:
-    return [Mutant(file, *change) for change in changes]
-
+from more import ORACLE, TRITON, UNIVERSES
+from mutant import of
 
 KERNELS = [
-    *_of(
+    *of(
         "kernels/align/copy.py",
         ("table_row, src_col + bias)", "table_row, src_col)"),
         ("begin = source + bias * state.row_bytes", "begin = source"),
@@ -37,7 +19,7 @@ KERNELS = [
         ("state.base + block * layout.page_bytes", "layout.page_start(0, block) + state.entry.offset"),
         ("binding.copy_tables[state.group_index]", "binding.copy_tables[0]"),
     ),
-    *_of(
+    *of(
         "kernels/align/precopy.py",
         ("if source < 0 or source == target:", "if source < 0:"),
         ("if source < 0 or source == target:", "if source == target:"),
@@ -46,7 +28,7 @@ KERNELS = [
         ("if slot < 0:", "if slot <= 0:"),
         ("for state in binding.host_states:", "for state in binding.host_states[:1]:"),
     ),
-    *_of(
+    *of(
         "kernels/align/preprocess.py",
         ("np.maximum(accepted - 1, 0)", "accepted"),
         ("(after + (block_size - 1)) // block_size - 1", "after // block_size"),
@@ -61,7 +43,7 @@ KERNELS = [
             "a request whose old column is -1 is fresh, and admission has set its num_accepted to 1 already",
         ),
     ),
-    *_of(
+    *of(
         "kernels/align/postprocess.py",
         ("first = total - accepted + 1", "first = total - accepted"),
         ("if aligned < first:", "if aligned <= first:"),
@@ -73,22 +55,22 @@ KERNELS = [
         ("table_row = slot if row_is_slot else row", "table_row = row"),
         ("if running == target:", "if running >= target:"),
     ),
-    *_of(
+    *of(
         "kernels/align/indices.py",
         ("(seq_lens[:num_rows_padded] - 1) // block_size", "seq_lens[:num_rows_padded] // block_size"),
         ("= table[rows, columns]", "= binding.index_tables[0][rows, columns]"),
     ),
-    *_of(
+    *of(
         "kernels/own/blocks.py",
         ("named = block_ids[:n]", "named = block_ids[: n - 1]"),
         ("pages[:, dst[:n]] = pages[:, src[:n]]", "pages[:, src[:n]] = pages[:, dst[:n]]"),
     ),
-    *_of(
+    *of(
         "kernels/base/binding.py",
         ("cache.tables.persistent if reads_slot_tables else cache.tables.gathered", "cache.tables.gathered"),
         ("[cache.tables.gathered[g] for g in groups]", "[cache.tables.persistent[g] for g in groups]"),
     ),
-    *_of(
+    *of(
         "kernels/base/layout.py",
         ("(layer * self.num_blocks + block_id)", "block_id"),
         ("return self.window + self.num_drafts", "return self.window"),
@@ -96,7 +78,7 @@ KERNELS = [
 ]
 
 TABLES = [
-    *_of(
+    *of(
         "kernels/own/tables.py",
         ("target[row, :nb] = source[slot, :nb]", "target[row, :nb] = source[row, :nb]"),
         ("target[row, :nb] = source[slot, :nb]", "target[row, : nb - 1] = source[slot, : nb - 1]"),
@@ -105,7 +87,7 @@ TABLES = [
         ("        begin = end", "        pass"),
         ("nb = counts[group][slot]", "nb = counts[0][slot]"),
     ),
-    *_of(
+    *of(
         "kernels/own/update.py",
         ("slots.state_idx[slot] = state_idx[i]", "slots.state_idx[slot] = -1"),
         ("slots.num_accepted[slot] = num_accepted[i]", "pass"),
@@ -127,7 +109,7 @@ TABLES = [
 ]
 
 RUNNER = [
-    *_of(
+    *of(
         "simulator/rank/v2.py",
         ("if all(exclude):", "if any(exclude):"),
         ("[-1 if out else slot for out, slot in zip(exclude, entry.slots.tolist())]", "entry.slots"),
@@ -139,9 +121,9 @@ RUNNER = [
         ("row.num_tokens - row.num_drafts == 1", "row.num_tokens == 1"),
         ("self.computed[slot] = known.num_computed_tokens", "pass"),
         ("self.prefill_len[slot] = len(new.prefill_token_ids)", "self.prefill_len[slot] = new.prompt_len"),
-        ("self._writes.append((group, slot, start, ids))", "self._writes.append((group, slot, start, ids[:-1]))"),
+        ("(TableWrite(group, slot, start, ids))", "(TableWrite(group, slot, start, ids[:-1]))"),
     ),
-    *_of(
+    *of(
         "simulator/rank/ring.py",
         ("deque([None] * depth)", "deque([None] * (depth + 1))"),
         (
@@ -151,16 +133,16 @@ RUNNER = [
             "an output that is consumed early is waited for on the device; it costs the overlap, not correctness",
         ),
     ),
-    *_of("simulator/rank/slots.py", ("self.generation[slot] += 1", "self.generation[slot] += 0")),
-    *_of("simulator/rank/batch.py", ("for r in rows], initial=0)", "for r in rows])")),
-    *_of("simulator/rank/staging.py", ("+ 1) % self.depth", "+ 1) % max(self.depth - 1, 1)")),
-    *_of(
+    *of("simulator/rank/slots.py", ("self.generation[slot] += 1", "self.generation[slot] += 0")),
+    *of("simulator/rank/batch.py", ("for r in rows], initial=0)", "for r in rows])")),
+    *of("simulator/rank/staging.py", (", -1) + 1) % self.depth", ", -1) + 1) % max(self.depth - 1, 1)")),
+    *of(
         "simulator/rank/base.py",
         ("zero = list(self.policy.blocks_to_zero(step))", "zero = list(self.policy.blocks_to_zero(step))[1:]"),
         ("count = len(step.copies)", "count = len(step.copies) - 1"),
         ("self.device([s for s, _ in step.copies]", "self.device([d for _, d in step.copies]"),
     ),
-    *_of(
+    *of(
         "simulator/rank/policy.py",
         ("(new.num_computed_tokens - 1) // block_size", "new.num_computed_tokens // block_size"),
         (
@@ -171,7 +153,7 @@ RUNNER = [
         ),
         ("        return 1\n", "        return 2\n"),
     ),
-    *_of(
+    *of(
         "simulator/rank/v1.py",
         ("-(-(k.computed + r.num_tokens) // size) - 1", "(k.computed + r.num_tokens) // size", "v1"),
         ("[k.accepted - 1 if m else 0", "[0 if m else 0", "v1"),
@@ -183,7 +165,7 @@ RUNNER = [
 ]
 
 SCHEDULER = [
-    *_of(
+    *of(
         "simulator/engine/recurrent.py",
         ("max(num_settled_tokens - 1, 0) // self.block_size", "num_settled_tokens // self.block_size"),
         ("column_ < cdiv(num_settled_tokens", "column_ <= cdiv(num_settled_tokens"),
@@ -193,7 +175,7 @@ SCHEDULER = [
         ("return num_computed_tokens - 1", "return num_computed_tokens"),
         ("self._pool.move_hashes(source, private)", "pass"),
     ),
-    *_of(
+    *of(
         "simulator/engine/managers.py",
         ("return len(hit) > 0 and num_tokens % self.block_size != 0", "return False"),
         (
@@ -203,7 +185,7 @@ SCHEDULER = [
         ("self._pool.hold(hit)", "pass"),
         ("self._pool.hold((private,))", "pass"),
     ),
-    *_of(
+    *of(
         "simulator/engine/block_pool.py",
         (
             "                self.forget(block)\n            self._ref_counts[block] = 1",
@@ -211,7 +193,7 @@ SCHEDULER = [
         ),
         ("self._ref_counts[block] += 1", "self._ref_counts[block] = 1"),
     ),
-    *_of(
+    *of(
         "simulator/engine/scheduler.py",
         ("request.num_computed_tokens -= num_rejected", "pass"),
         ("request.num_stale_output_tokens = request.num_in_flight_tokens", "pass"),
@@ -226,22 +208,22 @@ SCHEDULER = [
             "both counters of a preempted request are 0, and rolling back leaves a 0 alone",
         ),
     ),
-    *_of(
+    *of(
         "simulator/engine/cache.py",
         ("manager.adopt_hit(table, blocks, hit.num_tokens)", "pass"),
     ),
-    *_of(
+    *of(
         "simulator/engine/policies.py",
         ("num_computed_tokens - request.num_in_flight_tokens", "num_computed_tokens"),
         ("        return attention\n", "        return attention[1:]\n"),
         ("return request.num_tokens - 1", "return request.num_tokens"),
         ("        return config.recurrent_block_size\n", "        return config.recurrent_block_size - 1\n"),
     ),
-    *_of(
+    *of(
         "simulator/engine/admission.py",
         ("if request.num_stale_output_tokens:", "if False:"),
         ("request.num_computed_tokens = hit.num_tokens", "pass"),
     ),
 ]
 
-MUTANTS = (*KERNELS, *TABLES, *RUNNER, *SCHEDULER)
+MUTANTS = (*KERNELS, *TABLES, *RUNNER, *SCHEDULER, *ORACLE, *TRITON, *UNIVERSES)

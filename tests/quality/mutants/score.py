@@ -11,6 +11,7 @@ import argparse
 import contextlib
 import datetime
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -25,9 +26,15 @@ HERE = Path(__file__).parent
 ROOT = HERE.parents[2]
 sys.path.insert(0, str(HERE))
 
-from catalogue import MUTANTS, Mutant  # noqa: E402
+from catalogue import MUTANTS  # noqa: E402
+from mutant import Mutant  # noqa: E402
 
+SCENARIOS, WORDS = ROOT / "scenarios", ROOT / "tests/simulator/oracle/words.txt"
+RESULTS = HERE / "RESULTS.md"
 TIMEOUT = 600
+
+
+UNCHANGED = Mutant("simulator/errors.py", "class UsageError(ValueError):", "class UsageError(ValueError):")
 
 
 class Verdict(NamedTuple):
@@ -62,7 +69,8 @@ class Copy:
             path.write_text(text, encoding="utf-8")
 
     def trial(self, mutant: Mutant | None, seeds: int) -> Verdict:
-        command = [sys.executable, "-B", str(HERE / "trial.py"), str(seeds)]
+        trial = "healthy" if mutant is None else mutant.trial
+        command = [sys.executable, "-B", str(HERE / "trial.py"), trial, str(seeds), str(SCENARIOS), str(WORDS)]
         if mutant is not None and mutant.runner:
             command.append(mutant.runner)
         environment = os.environ | {"PYTHONPATH": str(self.folder)}
@@ -98,24 +106,55 @@ def score(mutants: Sequence[Mutant | None], seeds: int, jobs: int) -> Iterator[V
         yield from pool.map(one, mutants)
 
 
-def report(verdicts: Sequence[Verdict], seeds: int) -> str:
+class Row(NamedTuple):
+    """A line of the table. caught: "yes", "no", or "" where it was never measured; when: the day on which it was."""
+
+    file: str
+    mutant: str
+    caught: str
+    how: str
+    when: str
+
+
+def measured(text: str) -> dict[tuple[str, str], Row]:
+    """The rows of a table by file and mutant."""
+    cells = (re.split(r"(?<!\\) \| ", line.strip("| ")) for line in text.splitlines() if line.startswith("| "))
+    whole = (c for c in cells if len(c) == len(Row._fields))
+    return {(c[0], c[1]): Row(*(cell.strip().replace("\\|", "|") for cell in c)) for c in whole}
+
+
+def rows(verdicts: Sequence[Verdict], before: str) -> list[Row]:
+    """One row for every mutant of the list: what was measured now, else what an earlier table says."""
+    today, now = str(datetime.date.today()), {}
+    for v in verdicts:
+        assert v.mutant is not None
+        how = v.how.removeprefix("caught ") if v.caught else v.mutant.survives or "**not explained**"
+        now[v.mutant.name] = ("yes" if v.caught else "no", how, today)
+    earlier, made = measured(before), []
+    for mutant in MUTANTS:
+        change = f"`{mutant.name.split(': ', 1)[1]}`"
+        known = earlier.get((mutant.file, change.replace("|", "\\|"))) or earlier.get((mutant.file, change))
+        caught, how, when = now.get(mutant.name) or (known[2:] if known else ("", "not measured", ""))
+        made.append(Row(mutant.file, change, caught, how, when))
+    return made
+
+
+def report(table: Sequence[Row], seeds: int) -> str:
     """The Markdown table."""
-    caught = sum(v.caught for v in verdicts)
+    known = [row for row in table if row.caught]
+    caught = sum(row.caught == "yes" for row in known)
     lines = [
         "# Mutation score",
         "",
-        f"{caught} of {len(verdicts)} mutants caught ({caught / len(verdicts):.1%}) on {datetime.date.today()}, at "
-        f"most {seeds} schedules each, reference kernels. Made by `python tests/quality/mutants/score.py --write`.",
+        f"{caught} of {len(known)} mutants caught ({caught / len(known):.1%}), {len(table) - len(known)} not measured "
+        "yet. Made by `python tests/quality/mutants/score.py --write`, which measures what it is told to and keeps the "
+        f"other rows. At most {seeds} schedules each, reference kernels; scenarios, Triton forms and packs where these "
+        "are mutated.",
         "",
-        "| file | mutant | caught | seed and first finding |",
-        "|---|---|---|---|",
+        "| file | mutant | caught | where and first finding | measured |",
+        "|---|---|---|---|---|",
     ]
-    for v in verdicts:
-        assert v.mutant is not None
-        change = v.mutant.name.split(": ", 1)[1]
-        how = v.how.removeprefix("caught ") if v.caught else v.mutant.survives or "**not explained**"
-        cells = (v.mutant.file, f"`{change}`", "yes" if v.caught else "no", how)
-        lines.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
+    lines += ["| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |" for row in table]
     return "\n".join(lines) + "\n"
 
 
@@ -126,21 +165,24 @@ def main() -> int:
     parser.add_argument("--only", nargs="*", default=[""], help="mutants whose name contains one of these texts")
     parser.add_argument("--write", action="store_true")
     args = parser.parse_args()
-    (baseline,) = score([None], min(args.seeds, 60), 1)
-    if baseline.caught:
-        print(f"the package itself is not clean: {baseline.how}")
-        return 1
     mutants = [m for m in MUTANTS if any(text in m.name for text in args.only)]
+    for trial in dict.fromkeys(m.trial for m in mutants):
+        # A mutant that changes nothing shows whether a trial tells anything at all.
+        (baseline,) = score([UNCHANGED._replace(trial=trial)], min(args.seeds, 60), 1)
+        if baseline.caught:
+            print(f"the package itself does not pass the trial {trial!r}: {baseline.how}")
+            return 1
     verdicts = []
     for verdict in score(mutants, args.seeds, args.jobs):
         assert verdict.mutant is not None
         verdicts.append(verdict)
+        if args.write:
+            table = rows(verdicts, RESULTS.read_text(encoding="utf-8"))
+            RESULTS.write_text(report(table, args.seeds), encoding="utf-8")
         print(f"{'caught  ' if verdict.caught else 'SURVIVED'} {verdict.mutant.name}: {verdict.how}", flush=True)
     caught = sum(v.caught for v in verdicts)
     unexplained = [v for v in verdicts if not v.caught and v.mutant and not v.mutant.survives]
     print(f"{caught} of {len(verdicts)} caught, {len(unexplained)} survivors not explained")
-    if args.write:
-        (HERE / "RESULTS.md").write_text(report(verdicts, args.seeds), encoding="utf-8")
     return int(bool(unexplained))
 
 

@@ -1,0 +1,30 @@
+"""What a mutant is: one change to one file, and which trial has to tell it from the original."""
+
+from __future__ import annotations
+
+from typing import Literal, NamedTuple
+
+Trial = Literal["healthy", "faults", "packs", "triton"]
+"""healthy: schedules of the correct system must stay clean. faults: the catalogue's scenarios must be found, told in
+the same words, and clean without their faults. packs: a pack must show what its schedules show alone. triton: the
+Triton forms must leave the same bytes as the reference."""
+
+
+class Mutant(NamedTuple):
+    """`old` occurs exactly once in `file`; `runner` forces one of the model runners."""
+
+    file: str
+    old: str
+    new: str
+    runner: str = ""
+    survives: str = ""
+    trial: Trial = "healthy"
+
+    @property
+    def name(self) -> str:
+        return f"{self.file}: {' '.join(self.old.split())} -> {' '.join(self.new.split())}"
+
+
+def of(file: str, *changes: tuple[str, ...], trial: Trial = "healthy") -> list[Mutant]:
+    """Mutants of one file: (old, new[, runner[, why it survives]])."""
+    return [Mutant(file, *change)._replace(trial=trial) for change in changes]
