@@ -44,6 +44,8 @@ MEANINGS: dict[Kind, str] = {
     "leak": "The engine keeps blocks that nothing will read again, or has lost sight of some.",
     "starvation": "Requests wait, nothing is in flight, and the engine can schedule none of them.",
     "preemption loop": "A request is preempted again and again while nobody is given a token.",
+    "kernel raised": "A kernel under test raised; the sentence names file and line.",
+    "broken rule": "The engine broke a rule of its own: an assertion failed, or it prefills foreign tokens.",
     "engine raised": "The engine's own scheduler or worker raised; the sentence names file and line.",
 }
 """What each kind means, in one sentence."""

@@ -30,7 +30,12 @@ ORACLE = [
     ),
     *oracle(
         "simulator/oracle/watch.py",
-        ("rows = [r for r in rows if r.needs_output]", "rows = list(rows)"),
+        (
+            "rows = [r for r in rows if r.needs_output]",
+            "rows = list(rows)",
+            "",
+            "a row that needs no output accepts one token at most, so its boundary is the running column",
+        ),
         ("self.handed_over = taken.recurrent", "self.handed_over = []"),
         ("                self.ledger.take_frees(operation.taken)\n", ""),
         ("                self._early(operation, operation.blocks)\n", ""),

@@ -11,7 +11,13 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from stalerow.simulator.oracle.ledger import Ledger
+    from stalerow.simulator.run.loop import Simulation
 
 FAMILIES, LANES = 4, 10
 TRITON_SEEDS = (376, 39, 332, 71, 152, 259, 163, 175, 4, 261)
@@ -37,6 +43,7 @@ def healthy(seeds: int, scenarios: Path, words: Path, runner: str | None) -> Fin
 def faults(seeds: int, scenarios: Path, words: Path, runner: str | None) -> Findings:
     from stalerow.kernels.sets import kernel_set
     from stalerow.scenarios.loader import catalogue
+    from stalerow.simulator.run.outcome import run
 
     told = words.read_text(encoding="utf-8")
     for name, scenario in catalogue(scenarios).items():
@@ -47,10 +54,19 @@ def faults(seeds: int, scenarios: Path, words: Path, runner: str | None) -> Find
             yield f"{name} is missed"
         elif f"[{name}]\n{found[0].kind}: {found[0].explanation}\n" not in told:
             yield f"{name} is told as {found[0].kind} at {found[0].launch}"
-        healthy = scenario.run().healthy
-        if healthy is not None and healthy.violations:
+        ledgers: list[Ledger] = []
+        healthy = run(scenario.schedule, kernel_set("reference:req-idx"), observer=partial(_keep, ledgers))
+        if healthy.violations:
             yield f"{name} {healthy.violations[0].kind} at {healthy.violations[0].launch} without its fault"
+        if any(
+            o.request not in ledger.columns for ledger in ledgers for owners in ledger.owners.values() for o in owners
+        ):
+            yield f"{name}: blocks belong to a request that has left"
     yield from healthy_all(seeds, scenarios, words, runner)
+
+
+def _keep(ledgers: list[Ledger], simulation: Simulation, actor: str, done: object) -> None:
+    ledgers[:] = [judge.ledger for judge in simulation.judges]
 
 
 def healthy_all(seeds: int, scenarios: Path, words: Path, runner: str | None) -> Findings:
