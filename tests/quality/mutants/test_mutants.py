@@ -29,7 +29,7 @@ HANDFUL = (
     "kernels/align/copy.py: begin = source",
     "kernels/align/postprocess.py: target = aligned",
     "kernels/own/tables.py: nb = counts",
-    "simulator/rank/v2.py: is_spec",
+    "simulator/rank/v2.py: self.computed[slot]",
     "simulator/engine/policies.py: return attention",
 )
 
