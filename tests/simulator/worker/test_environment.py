@@ -22,7 +22,7 @@ def python(tmp_path):
 
 
 def test_a_missing_python_names_the_command_that_makes_it_and_its_size():
-    with pytest.raises(UsageError, match=r"run 'stalerow worker setup' \(about 4.5 GB"):
+    with pytest.raises(UsageError, match=r"run 'stalerow worker setup' \(3\.5 GB"):
         environment("vllm==0.32.0")
 
 
