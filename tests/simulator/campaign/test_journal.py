@@ -1,40 +1,72 @@
 """A campaign that is killed goes on from its journal and comes to what one run comes to."""
 
-import subprocess
-import sys
-from pathlib import Path
-
+import msgspec
 import pytest
 
-from stalerow.simulator.campaign import failures, journal
+from stalerow.simulator.campaign import failures, fuzz, journal, shrink
+from stalerow.simulator.campaign.executors import InProcess
 from stalerow.simulator.campaign.fuzz import Campaign, Options
+from stalerow.simulator.campaign.trials import do
 from stalerow.simulator.errors import UsageError
 from stalerow.simulator.run.subject import Subject
 
-SCRIPT = Path(__file__).with_name("killed_campaign.py")
 SUBJECT = Subject(kernels="reference:req-idx")
 
 
-def campaign(folder, results, *options):
-    command = [sys.executable, str(SCRIPT), str(folder / "failures"), str(results), *options]
-    return subprocess.run(command, capture_output=True, text=True, timeout=280)
+class Kill(BaseException):
+    """Ends a campaign as a kill does: nothing after it runs, nothing more is written."""
+
+
+class Killed(Campaign):
+    """Runs its tasks here, and is killed after so many results."""
+
+    left = 10_000
+
+    def _executor(self, notes):
+        return InProcess(do)
+
+    def _take(self, done):
+        super()._take(done)
+        self.left -= 1
+        if not self.left:
+            raise Kill
+
+
+def campaign(folder, results, resume):
+    asked = Options(
+        subject=Subject(kernels="reference:batch-row"), runs=12, keep_going=True, folder=folder, resume=resume
+    )
+    made = Killed(asked, Quiet())
+    made.left = results
+    return made.run()
+
+
+def sums(tally):
+    return tally.schedules, tally.kinds, tally.marks, tally.first_seen, [f.failure for f in tally.findings]
 
 
 def found(folder):
-    return {path.name: failures.load(path).failure for path in failures.saved(folder / "failures")}
+    return {path.name: failures.load(path).failure for path in failures.saved(folder)}
 
 
-def test_a_campaign_killed_and_resumed_ten_times_gives_the_findings_of_one_run(tmp_path):
-    whole = campaign(tmp_path / "whole", 10_000)
-    assert whole.returncode == 0, whole.stderr
-    kills, resume = 0, []
-    while (part := campaign(tmp_path / "parts", 2 if kills < 10 else 10_000, *resume)).returncode == -9:
-        kills, resume = kills + 1, ["--resume"]
-    assert part.returncode == 0, part.stderr
-    assert kills == 10
-    assert part.stdout == whole.stdout
-    assert len(found(tmp_path / "whole")) >= 1
-    assert found(tmp_path / "parts") == found(tmp_path / "whole")
+def test_a_campaign_killed_and_resumed_ten_times_gives_the_findings_of_one_run(tmp_path, monkeypatch):
+    monkeypatch.setattr(fuzz, "NOTE_S", 0.0)
+    monkeypatch.setattr(shrink, "BUDGET", 4)
+    monkeypatch.setattr("os.fsync", lambda file: None)  # no power is cut here, and it is asked for hundreds of times
+    whole = campaign(tmp_path / "whole" / "failures", 10_000, False)
+    settled = []
+    for kill in range(10):
+        # Of two results the first has been written down when the kill comes.
+        with pytest.raises(Kill):
+            campaign(tmp_path / "parts" / "failures", 2, bool(kill))
+        (path,) = (tmp_path / "parts" / "campaigns").glob("*.json")
+        settled.append(msgspec.json.decode(path.read_bytes())["settled"])
+    parts = campaign(tmp_path / "parts" / "failures", 10_000, True)
+    assert settled == sorted(settled)
+    assert 0 < settled[-1] < 12
+    assert sums(parts) == sums(whole)
+    assert whole.findings
+    assert found(tmp_path / "parts" / "failures") == found(tmp_path / "whole" / "failures")
 
 
 class Quiet:
