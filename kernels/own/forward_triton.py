@@ -26,7 +26,7 @@ MAX_BYTE_BLOCK = 64
 MIN_POSITIONS = 8
 """Bounds of a program's tile: bytes of a row, and attention positions."""
 
-HOST_ITEMS, HOST_BYTES = 8, 32
+HOST_ITEMS, HOST_BYTES = 4, 8
 """The tile of a program that is compiled for the host, whatever the layout: every other tile is another compilation."""
 
 
@@ -123,7 +123,9 @@ class TritonForward:
         kv_items = self._items(kv_units * rows, MIN_POSITIONS * kv_bytes)
         kv_grid = (triton.cdiv(kv_units * rows, kv_items),)
         positions = max(MIN_POSITIONS, self._budget // (kv_items * kv_bytes))
-        if not self._compiled_for_host:
+        if self._compiled_for_host:
+            positions = MIN_POSITIONS
+        else:
             positions = min(triton.next_power_of_2(step.hashes.shape[1]), positions)
         kv = {
             "table_ptrs": tables.gathered_ptrs,
