@@ -59,7 +59,7 @@ def _value(value: Any) -> str:
         return '"none"'
     if isinstance(value, bool):
         return "true" if value else "false"
-    if isinstance(value, (int, datetime.date)):
+    if isinstance(value, (int, float, datetime.date)):
         return str(value)
     if isinstance(value, str):
         return _text(value)

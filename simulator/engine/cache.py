@@ -31,7 +31,7 @@ class KVCache:
         self._policies = policies
         self._num_groups = len(config.groups)
         self.pool = BlockPool(config.num_blocks, self._num_groups, policies.reuse)
-        self._search = HitSearch(config, rules, self.pool)
+        self._search = HitSearch(config, rules, self.pool, policies.hits)
         self.managers = tuple(
             (RecurrentManager if group.kind == "recurrent" else AttentionManager)(
                 index, config, profile, rules, self.pool, policies

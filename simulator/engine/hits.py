@@ -12,6 +12,7 @@ import msgspec
 
 from stalerow.simulator.engine.block_pool import NULL_BLOCK, BlockPool
 from stalerow.simulator.engine.config import EngineConfig
+from stalerow.simulator.engine.policies import HitPolicy
 from stalerow.simulator.engine.rules import CacheRules
 
 
@@ -39,7 +40,8 @@ class _Family(msgspec.Struct, frozen=True):
 class HitSearch:
     """Finds hits for one engine; `families` are attention first, then recurrent."""
 
-    def __init__(self, config: EngineConfig, rules: CacheRules, pool: BlockPool) -> None:
+    def __init__(self, config: EngineConfig, rules: CacheRules, pool: BlockPool, policy: HitPolicy) -> None:
+        self._policy = policy
         self._rules = rules
         self._pool = pool
         self._num_groups = len(config.groups)
@@ -79,7 +81,7 @@ class HitSearch:
                     dropped.add(index)
                 elif hit < candidate:
                     dropped.clear()
-                candidate = hit
+                candidate = self._policy.agreed(candidate, hit, not family.attention)
                 found[index] = (blocks, hit)
                 longest = max(longest, hit)
             if candidate >= length or once:

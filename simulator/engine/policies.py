@@ -122,6 +122,18 @@ class HitPolicy(_Decision):
         """Whether a recurrent state may not be hit yet: one cached in this very schedule is not computed."""
         return prefix in cached_this_step
 
+    def agreed(self, candidate: int, found: int, recurrent: bool) -> int:
+        """Tokens that all groups looked up so far can serve: `found` is what the last ones have of `candidate`."""
+        return found
+
+
+class StalePolicy:
+    """Which output of a preempted request is stale."""
+
+    def stale_tokens(self, request: Request) -> int:
+        """Tokens in flight at a preemption: their output is delivered, but must not touch the reset counters."""
+        return request.num_in_flight_tokens
+
 
 class RetentionPolicy(_Decision):
     """Which recurrent states keep a prefix hash."""
@@ -218,6 +230,7 @@ class Policies:
     frees: FreePolicy = field(default_factory=FreePolicy)
     chunks: ChunkPolicy = field(default_factory=ChunkPolicy)
     hits: HitPolicy = field(default_factory=HitPolicy)
+    stale: StalePolicy = field(default_factory=StalePolicy)
     retention: RetentionPolicy = field(default_factory=RetentionPolicy)
     zeroing: ZeroingPolicy = field(default_factory=ZeroingPolicy)
     drafts: DraftPolicy = field(default_factory=DraftPolicy)

@@ -167,7 +167,7 @@ class Scheduler:
         request.status = Status.PREEMPTED
         request.num_computed_tokens = 0
         request.num_spec_tokens = 0
-        request.num_stale_output_tokens = request.num_in_flight_tokens
+        request.num_stale_output_tokens = self.policies.stale.stale_tokens(request)
         request.num_output_placeholders = 0
         request.num_preemptions += 1
         self.waiting.appendleft(request)
