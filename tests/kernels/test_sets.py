@@ -35,7 +35,7 @@ def test_the_reference_stays_on_the_host():
 
 
 def test_an_unknown_device_is_refused():
-    with pytest.raises(DeviceError, match="unknown device 'tpu'; expected 'auto', 'cpu' or 'cuda'"):
+    with pytest.raises(DeviceError, match="unknown device 'tpu'; expected one of 'auto', 'cpu', 'interpreter', 'cuda'"):
         backend("tpu")
 
 
@@ -47,15 +47,27 @@ def test_the_reference_imports_neither_torch_nor_triton():
     assert run_python(code) == "[]"
 
 
-def test_the_interpreter_is_chosen_before_triton_is_imported():
-    code = "from stalerow.kernels.sets import kernel_set; print(kernel_set('req-idx', 'cpu').backend.name)"
-    assert run_python(code) == "triton-interpreter"
+BACKEND = "from stalerow.kernels.sets import kernel_set; print(kernel_set('req-idx', {!r}).backend.name)"
+
+
+def test_a_cpu_compiles_and_the_interpreter_is_chosen_before_triton_is_imported():
+    assert run_python(BACKEND.format("cpu")) == "triton-cpu"
+    assert run_python(BACKEND.format("interpreter")) == "triton-interpreter"
+    assert run_python(BACKEND.format("cpu"), TRITON_INTERPRET="1") == "triton-interpreter"
+
+
+def test_without_llvmlite_one_line_says_so_and_the_interpreter_runs():
+    code = "import sys; sys.modules['llvmlite'] = None; " + BACKEND.format("cpu")
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env={}, check=True)
+    assert done.stdout.strip() == "triton-interpreter"
+    assert done.stderr.count("\n") == 1
+    assert "pip install llvmlite" in done.stderr
 
 
 def test_a_triton_that_compiles_already_cannot_interpret():
     code = (
         "import triton; from stalerow.kernels.base.device import DeviceError, backend\n"
-        "try: backend('cpu')\n"
+        "try: backend('interpreter')\n"
         "except DeviceError as error: print(error)"
     )
     assert "triton is already compiling in this process" in run_python(code)
