@@ -10,6 +10,7 @@ A block id outside the pool is masked off and counts as damage (`BAD_BLOCK`) ins
 from __future__ import annotations
 
 from dataclasses import dataclass
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import triton
@@ -45,7 +46,10 @@ class _Units:
 
 
 class TritonForward:
-    """Launches the forward; keeps the per-layout arrays and the scratch rows between calls."""
+    """Launches the forward; keeps the per-layout arrays, and every pool's scratch rows, between calls.
+
+    Forwards of one pool run one after another; those of two may overlap on two streams, so they share no scratch.
+    """
 
     def __init__(self, backend: Backend) -> None:
         self._backend = backend
@@ -53,7 +57,7 @@ class TritonForward:
         self._compiled_for_host = backend.name == "triton-cpu"
         self._budget = 1 << 16 if backend.name == "triton-interpreter" else 1 << 11
         self._units: dict[Layout, _Units] = {}
-        self._kept = backend.alloc(1, "uint8")
+        self._kept: WeakKeyDictionary[Pool, Array] = WeakKeyDictionary()
 
     def __call__(
         self,
@@ -109,7 +113,7 @@ class TritonForward:
         states = {
             "state_indices": step.state_indices,
             "state_indices_rows": step.state_indices.shape[1],
-            "kept": self._kept_rows(layout, rows, units),
+            "kept": self._kept_rows(pool, rows, units),
             "num_columns": columns,
             "window": layout.window,
             "max_bytes": units.state_bytes,
@@ -156,12 +160,13 @@ class TritonForward:
         """Bytes of a row that a program takes at once."""
         return HOST_BYTES if self._compiled_for_host else min(triton.next_power_of_2(row_bytes), MAX_BYTE_BLOCK)
 
-    def _kept_rows(self, layout: Layout, rows: int, units: _Units) -> Array:
+    def _kept_rows(self, pool: Pool, rows: int, units: _Units) -> Array:
         """Scratch for the conv rows that were read: uint8 [num_states, rows, window, state_bytes]."""
-        size = units.num_states * rows * layout.window * units.state_bytes
-        if self._kept.shape[0] < size:
-            self._kept = self._backend.alloc(triton.next_power_of_2(size), "uint8")
-        return self._kept
+        size = units.num_states * rows * pool.layout.window * units.state_bytes
+        kept = self._kept.get(pool)
+        if kept is None or kept.shape[0] < size:
+            kept = self._kept[pool] = self._backend.alloc(triton.next_power_of_2(max(size, 1)), "uint8")
+        return kept
 
     def _units_of(self, layout: Layout) -> _Units:
         if layout not in self._units:
@@ -190,4 +195,5 @@ class TritonForward:
                 state_bytes=max((c.row_bytes for c in plan.recurrent), default=8),
                 kv_bytes=max((c.row_bytes for c in plan.attention), default=8),
             )
+            self._backend.synchronize()  # other streams read it too
         return self._units[layout]

@@ -268,6 +268,7 @@ class TritonLanes:
         key = (layout.layers, lanes.size, layout.page_bytes)
         if prints is not None and key not in self._weights:
             self._weights[key] = self._backend.from_host(np.array(coefficients(*key)))
+            self._backend.synchronize()  # other streams read it too
         compare_kernel[(len(verdicts),)](
             pool.array[layout.base_offset :],
             shadow.array[layout.base_offset :],
@@ -300,4 +301,5 @@ class TritonLanes:
                 self._backend.from_host(np.concatenate([c.start for c in classes]).astype(np.int64)),
                 max(c.row_bytes for c in classes),
             )
+            self._backend.synchronize()  # other streams read it too
         return self._states[layout]

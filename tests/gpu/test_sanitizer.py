@@ -22,7 +22,7 @@ def test_the_kernel_tests_are_clean(tool: str) -> None:
     sanitizer = shutil.which("compute-sanitizer")
     if sanitizer is None:
         pytest.skip("compute-sanitizer is not on the PATH")
-    tests = [str(HERE.parent / "kernels" / "test_copy_tiles.py"), str(HERE / "test_graphs.py"), "-k", TESTS]
+    tests = [str(HERE.parent / "kernels" / "align" / "test_copy_tiles.py"), str(HERE / "test_graphs.py"), "-k", TESTS]
     command = [sanitizer, "--tool", tool, "--error-exitcode", "9", sys.executable, "-m", "pytest", "-q", *tests]
     environment = os.environ | {"PYTORCH_NO_CUDA_MEMORY_CACHING": "1"}
     done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)

@@ -9,6 +9,7 @@ from kernel_machine import Machine, assert_same, triton_set
 
 from stalerow.kernels.base.layout import GroupSpec, Layout, StateSpec
 from stalerow.kernels.base.memory import OutOfBounds
+from stalerow.kernels.own import forward_triton
 from stalerow.kernels.sets import kernel_set
 
 REFERENCE = kernel_set("reference:req-idx")
@@ -173,6 +174,40 @@ def test_triton_forward_equals_the_reference(device, shape, seed, healthy):
         damage, out = m.forward(*args)
         found.append({"damage": damage, "activation": out, **m.contents()})
     assert_same(*found)
+
+
+def test_forwards_of_two_pools_may_overlap(device, monkeypatch):
+    """As on two streams: another pool's whole forward runs between one pool's reads and its writes."""
+    rng = np.random.default_rng(5)
+    kernels = triton_set("req-idx", device)
+    machines = [Machine(SMALL, kernels, max_blocks=6, max_len=4) for _ in range(2)]
+    for m in machines:
+        m.load({"pool": rng.integers(0, 256, SMALL.pool_bytes, dtype=np.uint8), "num_accepted": np.ones(4, np.int32)})
+        m.load({"seq_lens": np.array([6, 7, 0, 0], np.int32), "gathered[1]": np.full((4, 6), 7, np.int32)})
+        m.load({"state_indices": np.array([[[1, 2, 3], [4, 5, 6], [0, 0, 0], [0, 0, 0]]], np.int32)})
+    start = machines[0].host(machines[0].pool.array).copy()
+
+    def forward(m):
+        hashes = np.arange(80).reshape(2, 40) + 7
+        m.forward(m.idx([0, 1]), m.query_start_loc([1, 2]), [0, 0], hashes, np.zeros(2, np.int64), 2)
+
+    forward(machines[0])
+    meant = machines[0].host(machines[0].pool.array).copy()
+    assert (meant != start).any()
+
+    class Overlapped:
+        def __init__(self, kernel):
+            self.kernel = kernel
+
+        def __getitem__(self, grid):
+            monkeypatch.setattr(forward_triton, "read_kv_kernel", self.kernel)
+            forward(machines[1])
+            return self.kernel[grid]
+
+    machines[0].load({"pool": start})
+    monkeypatch.setattr(forward_triton, "read_kv_kernel", Overlapped(forward_triton.read_kv_kernel))
+    forward(machines[0])
+    np.testing.assert_array_equal(machines[0].host(machines[0].pool.array), meant)
 
 
 def test_long_blocks_give_the_same_forward(device):
