@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import functools
 import os
-import tomllib
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,7 @@ import msgspec
 
 from stalerow.scenarios.scenario import FORMAT, Scenario
 from stalerow.simulator.errors import UsageError
+from stalerow.simulator.files import parse_data, read_data
 from stalerow.simulator.oracle.violations import KINDS
 from stalerow.simulator.schedule.file import modern
 from stalerow.simulator.schedule.values import validate
@@ -37,26 +38,24 @@ def catalogue(folder: Path = FOLDER) -> Mapping[str, Scenario]:
 
 def load(path: str | os.PathLike[str]) -> Scenario:
     """Read one scenario file. Raises `UsageError`."""
-    try:
-        text = Path(path).read_text(encoding="utf-8")
-    except OSError as error:
-        raise UsageError(f"{path}: cannot be read ({error.strerror}): give a scenario file") from None
-    return parse(text, str(path))
+    return _scenario(read_data(path, "a scenario file"), str(path))
 
 
 def parse(text: str, source: str) -> Scenario:
     """A scenario from the text of its file; `source` names it in errors."""
-    try:
-        data = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        raise UsageError(f"{source}: not valid TOML: {error}") from None
+    return _scenario(parse_data(text.encode(), source, toml=True), source)
+
+
+def _scenario(data: Any, source: str) -> Scenario:
+    if not isinstance(data, dict):
+        raise UsageError(f"{source}: not a scenario: expected a table of fields")
     if data.get("format", FORMAT) != FORMAT:
         raise UsageError(f"{source}: scenario format {data['format']} is unknown: this release reads {FORMAT}")
     if "schedule" in data:
         data["schedule"] = modern(_with_nulls(data["schedule"]))
     try:
         scenario = msgspec.convert(data, Scenario, strict=True)
-    except (msgspec.ValidationError, ValueError) as error:
+    except (msgspec.ValidationError, ValueError, OverflowError) as error:
         raise UsageError(f"{source}: not a scenario: {' '.join(str(error).split())}") from None
     _check(scenario, source)
     return scenario
@@ -77,6 +76,10 @@ def _check(scenario: Scenario, source: str) -> None:
         return
     if scenario.schedule is None or scenario.expect is None:
         raise UsageError(f"{source}: no schedule or no expect: give both, or status = 'not modelled'")
+    try:
+        re.compile(scenario.expect.says)
+    except re.error as error:
+        raise UsageError(f"{source}: expect.says is not a regular expression: {error}") from None
     for kind in scenario.expect.kinds:
         if kind not in KINDS:
             raise UsageError(f"{source}: expect.kinds has {kind!r}: known are {', '.join(KINDS)}")

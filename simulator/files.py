@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,9 @@ from stalerow.simulator.errors import UsageError
 
 LARGEST = 64 << 20
 """Bytes of the largest data file that is read: recorded runs unpacked are a tenth of it."""
+
+
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
 
 def read_data(path: str | os.PathLike[str], wanted: str) -> Any:
@@ -39,7 +43,9 @@ def parse_data(raw: bytes, source: str, toml: bool = False) -> Any:
     """What the bytes of a JSON (or TOML) file say; `source` names it in errors."""
     try:
         text = raw.decode("utf-8-sig")
-        return tomllib.loads(text) if toml else json.loads(text, object_pairs_hook=_object, parse_constant=_constant)
+        data = tomllib.loads(text) if toml else json.loads(text, object_pairs_hook=_object, parse_constant=_constant)
+        _refuse_escapes(data)
+        return data
     except RecursionError:
         raise UsageError(f"{source}: nested too deeply to be read: no file of stalerow is") from None
     except UnicodeDecodeError as error:
@@ -47,6 +53,21 @@ def parse_data(raw: bytes, source: str, toml: bool = False) -> Any:
     except ValueError as error:  # also of integers with thousands of digits
         kind = "TOML" if toml else "JSON"
         raise UsageError(f"{source}: not valid {kind}: {one_line(error)}") from None
+
+
+def _refuse_escapes(value: Any) -> None:
+    """What a file says is shown on terminals: control characters there would be commands."""
+    if isinstance(value, str):
+        found = _CONTROL.search(value)
+        if found:
+            raise ValueError(f"text has the control character {found[0]!r}: leave it out")
+    elif isinstance(value, dict):
+        for key, item in value.items():
+            _refuse_escapes(key)
+            _refuse_escapes(item)
+    elif isinstance(value, list):
+        for item in value:
+            _refuse_escapes(item)
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -65,6 +86,8 @@ def _constant(name: str) -> Any:
 def write_beside(path: str | os.PathLike[str], data: bytes) -> None:
     """Write a file so that a crash leaves the old one or the new one, never a broken one."""
     path = Path(path)
+    if "\0" in str(path):
+        raise UsageError(f"{str(path)!r}: no file can have this name: choose another")
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:

@@ -98,13 +98,19 @@ def name(failure: Failure, prefix: str = "") -> str:
 
 
 def save(failure: Failure, folder: str | os.PathLike[str] = FOLDER, prefix: str = "") -> Path:
-    """Write the failure, over an earlier state of the same finding and over nothing else. Returns the path."""
+    """Write the failure to its `place`. Returns the path."""
+    path = place(failure, folder, prefix)
+    write_beside(path, to_json(failure))
+    return path
+
+
+def place(failure: Failure, folder: str | os.PathLike[str] = FOLDER, prefix: str = "") -> Path:
+    """Where the failure goes: over an earlier state of the same finding, and over nothing else."""
     path = Path(folder) / name(failure, prefix)
     stem, number = path.stem, 1
     while _is_another(path, failure):
         number += 1
         path = path.with_name(f"{stem}-{number}.json")
-    write_beside(path, to_json(failure))
     return path
 
 
@@ -186,4 +192,5 @@ def _modern_origin(origin: Any) -> Any:
 
 
 def _slug(text: str) -> str:
-    return re.sub(r"[^A-Za-z0-9.]+", "_", text).strip("_")
+    """Fit for a file name, of which it is a part; `place` tells apart what looks alike here."""
+    return re.sub(r"[^A-Za-z0-9.]+", "_", text).strip("_")[-80:]

@@ -334,10 +334,14 @@ class Campaign:
         self._found(failure, reduced.drawing, reduced.runs)
 
     def _found(self, failure: Failure, drawing: str = "", runs: int = 0) -> None:
-        finding = Finding(failure, self._save(failure), drawing, runs)
+        # Told first: a full disk must not take it along.
+        finding = Finding(failure, failures.place(failure, self.options.folder), drawing, runs)
         self.tally.findings.append(finding)
         self._over = not self.options.keep_going
-        self.listener.finding(finding)
+        try:
+            self.listener.finding(finding)
+        finally:
+            self._save(failure)
 
     def _lost(self, trial: Trial, done: Done) -> None:
         """A draw whose run killed its process or never returned is a finding of its own kind; it is not shrunk."""
@@ -369,16 +373,26 @@ class Campaign:
         self._known.add((kind, ""))
         note = note or f"runs of one schedule gave digests {', '.join(digests)}; {parting}"
         failure = findings.breach(draw, subject, violation, note, kind)
-        finding = Finding(failure, self._save(failure))
+        finding = Finding(failure, failures.place(failure, self.options.folder))
         self.tally.breaches.append(finding)
         self._over = not self.options.keep_going
-        self.listener.breach(finding)
+        try:
+            self.listener.breach(finding)
+        finally:
+            self._save(failure)
 
-    def _save(self, failure: Failure) -> Path:
-        return failures.save(failure, self.options.folder)
+    def _save(self, failure: Failure) -> Path | None:
+        """Where it is; None where the disk is full or the folder cannot be written, which is said."""
+        try:
+            return failures.save(failure, self.options.folder)
+        except OSError as error:
+            path = failures.place(failure, self.options.folder)
+            self.listener.note(f"NOT SAVED: {path}: {error.strerror}; the seed's command makes it again")
+            return None
 
     def _save_unfinished(self) -> None:
         for reduction in [*self._reducing.values(), *self._queued]:
             failure = findings.unshrunk(reduction.seen, reduction.finder, "interrupted before it was shrunk")
             path = self._save(failure)
-            self.listener.note(f"interrupted while shrinking; saved as found: {path}")
+            if path is not None:
+                self.listener.note(f"interrupted while shrinking; saved as found: {path}")

@@ -58,9 +58,7 @@ class Worker:
         context = get_context("spawn")
         self.pipe, other = context.Pipe()
         self.note = note
-        handle, name = tempfile.mkstemp(prefix="stalerow-", suffix=".stack")
-        os.close(handle)
-        self.stack = Path(name)
+        self.stack = _scratch()
         self.process = context.Process(target=_serve, args=(work, other, note, self.stack), daemon=True)
         self.process.start()
         other.close()
@@ -89,8 +87,10 @@ class Worker:
 
     def where(self) -> str:
         """What the process is executing, as file and line, innermost first, as far as it can be told."""
-        with contextlib.suppress(OSError, TypeError):
-            os.kill(self.process.pid, STACK_SIGNAL)  # type: ignore[arg-type]
+        if self.stack is None or self.process.pid is None:
+            return ""
+        with contextlib.suppress(OSError):
+            os.kill(self.process.pid, STACK_SIGNAL)
             deadline = time.monotonic() + GRACE_S
             while not self.stack.stat().st_size and time.monotonic() < deadline:
                 time.sleep(0.02)
@@ -105,7 +105,8 @@ class Worker:
         if self.process.is_alive():
             self.process.kill()
             self.process.join()
-        self.stack.unlink(missing_ok=True)
+        if self.stack is not None:
+            self.stack.unlink(missing_ok=True)
         if self.note is not None:
             self.note.unlink(missing_ok=True)
 
@@ -273,11 +274,12 @@ def alive(pid: int) -> bool:
     return True
 
 
-def _serve(work: Callable[[Any], Any], pipe: Connection, note: Path | None, stack: Path) -> None:
+def _serve(work: Callable[[Any], Any], pipe: Connection, note: Path | None, stack: Path | None) -> None:
     """The worker's loop; ends when the parent's end of the pipe is gone. Ctrl-C is the parent's to handle."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     with contextlib.suppress(OSError):
-        faulthandler.register(STACK_SIGNAL, stack.open("w"), all_threads=False)
+        if stack is not None:
+            faulthandler.register(STACK_SIGNAL, stack.open("w"), all_threads=False)
     threading.Thread(target=_end_with_parent, daemon=True).start()
     while True:
         try:
@@ -285,7 +287,8 @@ def _serve(work: Callable[[Any], Any], pipe: Connection, note: Path | None, stac
         except (EOFError, OSError):
             return
         if note is not None:
-            note.write_text(f"{task}\n")
+            with contextlib.suppress(OSError):  # a full disk costs the note, not the run
+                note.write_text(f"{task}\n")
         answer = _attempt(work, task)
         try:
             pipe.send(answer)
@@ -309,6 +312,16 @@ def _attempt(work: Callable[[Any], Any], task: Any) -> tuple[Any, BaseException 
         return None, _portable(shown), traceback.format_exc()
     finally:
         sys.stdout.flush()
+
+
+def _scratch() -> Path | None:
+    """A file for a worker to write its stack to; None where there is no room for one."""
+    try:
+        handle, name = tempfile.mkstemp(prefix="stalerow-", suffix=".stack")
+    except OSError:
+        return None
+    os.close(handle)
+    return Path(name)
 
 
 def _innermost(stack: str) -> str:

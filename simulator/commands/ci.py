@@ -7,6 +7,7 @@ that the service names; nothing at all elsewhere.
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -65,7 +66,12 @@ class Annotations:
             for entry in entries:
                 print(f"::error title={_property(entry.title)}::{_data(f'{entry.text} | {entry.command}')}")
         if self.summary is not None:
-            with open(self.summary, "a", encoding="utf-8") as file:
+            try:
+                file = open(self.summary, "a", encoding="utf-8")  # noqa: SIM115
+            except OSError as error:
+                print(f"stalerow: step summary {self.summary}: {error.strerror}: not written", file=sys.stderr)
+                return
+            with file:
                 file.write(_markdown(head, entries, marks, missed, clean))
 
 

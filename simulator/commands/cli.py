@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import io
 import os
 import sys
 from collections.abc import Sequence
@@ -27,6 +28,10 @@ COMMANDS = {
 }
 
 TAKE_KERNELS = ("run", "replay", "fuzz", "explore", "compare", "serve", "kernels")
+SURVIVABLE = ("run", "replay")
+"""Commands that run the kernels under test themselves: as programs, they do it in a child process."""
+
+VIOLATION, USAGE, INTERNAL, INTERRUPTED = 1, 2, 3, 130
 
 OWN_ERRORS = (
     "stalerow.kernels.sets:UnknownKernelSet",
@@ -55,7 +60,10 @@ def main(argv: Sequence[str] | None = None) -> int:
             metavar="NAME=VALUE",
             help="value of a parameter of an engine's kernels that is not known here (repeatable)",
         )
-    return _guarded(module, command.parse_args(arguments[1:]))
+    args = command.parse_args(arguments[1:])
+    if argv is None and name in SURVIVABLE and hasattr(os, "fork"):
+        return _survivable(module, args)
+    return _guarded(module, args)
 
 
 def _top_parser() -> argparse.ArgumentParser:
@@ -104,7 +112,25 @@ def _bind(args: argparse.Namespace) -> None:
 
 
 def _guarded(module, args: argparse.Namespace) -> int:
-    """Run a command. ValueErrors of our own say what to do in one line; anything else is a bug and shows itself."""
+    """Run a command: its exit code, or that of whatever it raised, told in one line."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):  # a locale without a character must not end a run
+            stream.reconfigure(errors="replace")
+    try:
+        code = _told(module, args)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # Whoever read has gone before the end: nothing can be said to be clean.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return INTERRUPTED
+    except OSError as error:  # what was printed has nowhere to go
+        _say(f"error: standard output: {error.strerror}")
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return USAGE
+    return code
+
+
+def _told(module, args: argparse.Namespace) -> int:
     from stalerow.simulator.errors import InternalError, UsageError
 
     usage: list[type[BaseException]] = [UsageError]
@@ -115,17 +141,74 @@ def _guarded(module, args: argparse.Namespace) -> int:
         _bind(args)
         return int(module.execute(args))
     except tuple(usage) as error:
-        print(f"stalerow: error: {' '.join(str(error).split())}", file=sys.stderr)
-        return 2
-    except InternalError as error:
-        print(f"stalerow: internal error: {' '.join(str(error).split())}", file=sys.stderr)
-        return 3
+        _say(f"error: {error}")
+        return USAGE
     except KeyboardInterrupt:
-        print("stalerow: interrupted", file=sys.stderr)
-        return 130
+        _say("interrupted")
+        return INTERRUPTED
     except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
+        raise
+    except SystemExit as error:
+        if isinstance(error.__context__, BrokenPipeError):  # rich's answer to a reader that has gone
+            return INTERRUPTED
+        raise
+    except MemoryError:
+        _say("error: out of memory: fewer --jobs or --universes take less, and so do smaller schedules")
+        return USAGE
+    except OSError as error:
+        where = f"{error.filename}: " if error.filename else ""
+        _say(f"error: {where}{error.strerror or error}: make room, or name a file or folder that can be written")
+        return USAGE
+    except Exception as error:
+        kind = "internal error" if isinstance(error, InternalError) else f"internal error: {type(error).__name__}"
+        _say(f"{kind}: {error}{_traceback_file()}")
+        return INTERNAL
+
+
+def _say(text: str) -> None:
+    print(f"stalerow: {' '.join(text.split())}", file=sys.stderr)
+
+
+def _traceback_file() -> str:
+    """Writes the traceback where it can be sent from; ' (traceback: PATH)', or nothing where no file can be made."""
+    import tempfile
+    import traceback
+
+    try:
+        handle, name = tempfile.mkstemp(prefix="stalerow-traceback-", suffix=".txt")
+        with os.fdopen(handle, "w", encoding="utf-8") as file:
+            file.write(traceback.format_exc())
+    except OSError:
+        return ""
+    return f" (traceback: {name})"
+
+
+def _survivable(module, args: argparse.Namespace) -> int:
+    """Run a command in a child process, so that a wild copy which kills it is told as what it is."""
+    import signal
+
+    sys.stdout.flush()
+    child = os.fork()
+    if not child:
+        code = INTERNAL
+        try:
+            code = _guarded(module, args)
+        finally:
+            os._exit(code)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the child's to answer
+    _, status = os.waitpid(child, 0)
+    if os.WIFEXITED(status):
+        code = os.WEXITSTATUS(status)
+        if code in (0, VIOLATION, USAGE, INTERNAL, INTERRUPTED):
+            return code
+        _say(f"crash: the kernels or a fault ended the process with exit code {code}")
+        return VIOLATION
+    by = signal.Signals(os.WTERMSIG(status))
+    if by in (signal.SIGKILL, signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
+        _say(f"error: killed from outside by {by.name}: nothing can be said of this schedule")
+        return USAGE
+    _say(f"crash: the run was killed by {by.name}, most likely by a wild copy of the kernels under test")
+    return VIOLATION
 
 
 if __name__ == "__main__":

@@ -114,6 +114,14 @@ def add_ray(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def add_trust(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--trust",
+        action="store_true",
+        help="let the file run the Python, or fetch the release, that it names (only files whose author you trust)",
+    )
+
+
 def add_jobs(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--jobs", type=positive, default=None, metavar="J", help="worker processes (default: one per core)"

@@ -6,12 +6,15 @@ import argparse
 import re
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+import msgspec
 
 from stalerow.simulator.commands import display
 from stalerow.simulator.commands.options import (
     add_device,
     add_draw,
+    add_trust,
     add_worker,
     draw_of,
     number_or_error,
@@ -54,6 +57,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     display.add_display(parser)
     add_draw(parser)
     add_worker(parser)
+    add_trust(parser)
     add_device(parser)
 
 
@@ -65,6 +69,14 @@ def execute(args: argparse.Namespace) -> int:
     out = console()
     loaded = _loaded(args, out)
     subject = _subject(args, loaded)
+    if loaded is not None:
+        from stalerow.simulator.run.trust import refuse_untrusted
+
+        # What the command line names instead, its user has chosen.
+        chosen: dict[str, Any] = {"kernels": "req-idx"} if args.kernels else {}
+        if args.fault is not None:
+            chosen["faults"] = ()
+        refuse_untrusted(msgspec.structs.replace(loaded.failure.subject, **chosen), args.what, args.trust)
     schedule = loaded.failure.schedule if loaded else schedule_source(args, args.what, subject)
     if args.until is not None or args.step:
         display.refuse(args, "--step and --until show the run in the terminal")
@@ -176,6 +188,8 @@ def _replay_without_violation(subject: Subject, schedule: Schedule, loaded: Load
 
     with Workers(1, digest_of) as workers:
         first, second = workers.map(iter([(subject, schedule)] * 2))
+    if isinstance(first.error, UsageError):
+        raise first.error
     now = f"the worker process {first.died}" if first.died else str(first.error or "")
     saved = f"saved as: {loaded.failure.kind} ({loaded.failure.note.splitlines()[0]})"
     if first.died or first.error:

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from stalerow.simulator.commands.options import add_trust
 from stalerow.simulator.errors import UsageError
 
 if TYPE_CHECKING:
@@ -24,9 +25,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
     show = commands.add_parser("show", help="one scenario: its report, its faults, its schedule")
     show.add_argument("name")
     run = commands.add_parser("run", help="run with the faults and without; exit code 1 if one is not as expected")
+    for command in (show, run):
+        add_trust(command)
     run.add_argument("names", nargs="*", metavar="NAME", help="scenarios, or files (default: the whole catalogue)")
     add = commands.add_parser("add", help="make a scenario of a saved failure")
     add.add_argument("file", type=Path, help="what fuzz or the pytest plugin saved")
+    add_trust(add)
     add.add_argument("--name", help="the scenario's name (default: the file's)")
     add.add_argument("--folder", type=Path, default=Path("scenarios"), help="where to write it (default: %(default)s)")
 
@@ -40,20 +44,24 @@ def execute(args: argparse.Namespace) -> int:
     if args.action == "list":
         return _list(console)
     if args.action == "show":
-        return _show(console, _named(args.name))
+        return _show(console, _named(args.name, args.trust))
     if args.action == "run":
-        return _run(console, args.names)
+        return _run(console, args.names, args.trust)
     return _add(console, args)
 
 
-def _named(name: str) -> Scenario:
+def _named(name: str, trust: bool) -> Scenario:
     """A scenario by name, or from a file."""
     import difflib
 
     from stalerow.scenarios import catalogue, load
+    from stalerow.simulator.run.subject import Subject
+    from stalerow.simulator.run.trust import refuse_untrusted
 
-    if name.endswith(".toml"):
-        return load(name)
+    if name.lower().endswith(".toml"):
+        scenario = load(name)
+        refuse_untrusted(Subject(kernels=scenario.kernels, faults=scenario.faults), name, trust)
+        return scenario
     known = catalogue()
     if name not in known:
         close = difflib.get_close_matches(name, known, 1)
@@ -92,12 +100,12 @@ def _show(console: Console, scenario: Scenario) -> int:
     return 0
 
 
-def _run(console: Console, names: Sequence[str]) -> int:
+def _run(console: Console, names: Sequence[str], trust: bool) -> int:
     from rich.progress import track
 
     from stalerow.scenarios import catalogue
 
-    chosen = [_named(name) for name in names] or list(catalogue().values())
+    chosen = [_named(name, trust) for name in names] or list(catalogue().values())
     results: list[Result] = [
         scenario.run()
         for scenario in track(chosen, "running", console=console, transient=True, disable=not console.is_terminal)
@@ -168,9 +176,13 @@ def _add(console: Console, args: argparse.Namespace) -> int:
     from stalerow.scenarios.writer import to_toml
     from stalerow.simulator.campaign.failures import load
     from stalerow.simulator.files import write_beside
+    from stalerow.simulator.run.trust import refuse_untrusted
 
     failure = load(args.file).failure
+    refuse_untrusted(failure.subject, str(args.file), args.trust)
     name = args.name or re.sub(r"[^a-z0-9]+", "-", args.file.stem.lower()).strip("-")
+    if not re.fullmatch(r"[a-z0-9][a-z0-9._-]{0,99}", name):
+        raise UsageError(f"--name {name[:100]!r}: give lower-case letters, digits, '-', '_' and '.', nothing else")
     path = args.folder / f"{name}.toml"
     if path.exists():
         raise UsageError(f"{path}: exists already: choose another --name, or remove it first")
@@ -189,8 +201,11 @@ def _add(console: Console, args: argparse.Namespace) -> int:
     result = scenario.run()
     if not result.found:
         raise UsageError(f"{args.file}: does not fail in the same way any more: {_complaint(result)}")
+    if not result.clean:
+        raise UsageError(
+            f"{args.file}: not clean without its faults either, so it would never pass as a scenario: "
+            f"{result.healthy.violations[0].explanation if result.healthy else ''}; report it as a finding instead"
+        )
     write_beside(path, to_toml(scenario).encode())
     console.print(f"wrote {path}; give it a title, a text and its reports", markup=False)
-    if not result.clean:
-        console.print("without its faults it is not clean either: it may have found a bug of the system itself")
     return 0

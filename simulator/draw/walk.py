@@ -105,7 +105,10 @@ class _Walker:
             self._event(at)
         while True:
             keys = SHORT if self._out.width >= 72 else NARROW
-            answer = ask(f"[{at + 1}/{len(self._frames)}] {keys} > ").strip()
+            try:
+                answer = ask(f"[{at + 1}/{len(self._frames)}] {keys} > ").strip()
+            except EOFError:  # Ctrl-D
+                return
             if answer == "q":
                 return
             moved = self._moved(at, answer)

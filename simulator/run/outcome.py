@@ -19,6 +19,7 @@ from stalerow.simulator.rank.policy import RankPolicy
 from stalerow.simulator.rank.released import check_layout, worker_policy
 from stalerow.simulator.run.loop import EngineFactory, Observer, Simulation
 from stalerow.simulator.run.ordering import chooser as ordered
+from stalerow.simulator.run.sizes import check_memory
 from stalerow.simulator.schedule.choosers import OrderChooser
 from stalerow.simulator.schedule.choosers.recording import Decision, RecordingOrder, deviations
 from stalerow.simulator.schedule.order import Order
@@ -81,6 +82,7 @@ def run(
     Raises `UsageError` for a schedule that no engine would accept, `RefusedLayout` for one that the kernels' own
     release would not.
     """
+    check_memory(schedule)
     check_layout(schedule.layout, kernels.align)
     chooser = RecordingOrder(order or ordered(schedule))
     worker = worker_policy(rank_policy, kernels.align)

@@ -6,6 +6,7 @@ aborts and the order of events. `generate` makes one from choices, `file` reads 
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Literal
 
 import msgspec
@@ -131,10 +132,15 @@ def validate(schedule: Schedule) -> Schedule:
         p.runner == "v2" or p.profile in WITH_RUNNER_V1,
         f"pipeline.runner is 'v1' with profile {p.profile}, a release without it: set runner 'v2', or an older profile",
     )
+    _sizes(schedule)
     _check(bool(schedule.requests), "requests is empty: give at least one request")
     ids = [r.id for r in schedule.requests]
-    for name in ids:
-        _check(ids.count(name) == 1, f"request id {name!r} occurs {ids.count(name)} times: make ids unique")
+    for name, count in Counter(ids).items():
+        _check(count == 1, f"request id {name!r} occurs {count} times: make ids unique")
+        _check(
+            name.isprintable() and 0 < len(name) <= 64,
+            f"request id {name[:64]!r}: give 1 to 64 printable characters",
+        )
     for r in schedule.requests:
         _check(r.prompt_len >= 1, f"request {r.id}: prompt_len is {r.prompt_len}: give at least 1 token")
         _check(r.max_tokens >= 1, f"request {r.id}: max_tokens is {r.max_tokens}: give at least 1 token")
@@ -159,9 +165,56 @@ def validate(schedule: Schedule) -> Schedule:
         _check(rule.horizon is None or rule.horizon >= 1, f"order.rule.horizon is {rule.horizon}: give at least 1")
     if rule is not msgspec.UNSET:
         _check(not schedule.order.holds, "order has holds beside a rule: keep one of the two")
+    for a in schedule.aborts:
+        _check(a.step >= 1, f"abort of {a.request!r}: step is {a.step}: steps count from 1")
+    for at, choice in schedule.order.picks:
+        _check(at >= 0 and choice >= 0, f"order.picks has ({at}, {choice}): decisions and choices count from 0")
     for h in schedule.order.holds:
+        _check(
+            h.at >= 0 and h.decisions >= 1,
+            f"order.holds has at {h.at}, decisions {h.decisions}: decisions count from 0, a hold lasts at least 1",
+        )
         _check(h.actor in known, f"order.holds names {h.actor!r}: actors are {', '.join(known)}")
     return schedule
+
+
+def _sizes(schedule: Schedule) -> None:
+    """Bounds within which nothing overflows; `run.sizes` compares the whole with the memory there is."""
+    layout, limits = schedule.layout, schedule.limits
+    _check(len(layout.groups) <= 64, f"layout.groups has {len(layout.groups)} groups: give at most 64")
+    _check(
+        any(g.kind == "recurrent" for g in layout.groups),
+        "layout.groups has no recurrent group: give at least one, whose states the kernels copy",
+    )
+    known: dict[str, tuple[int | None, int, int]] = {
+        "layout.layers": (layout.layers, 1, 4096),
+        "layout.num_blocks": (layout.num_blocks, 2, 1 << 24),
+        "layout.conv_kernel": (layout.conv_kernel, 2, 1024),
+        "layout.page_padding": (layout.page_padding, 0, 1 << 30),
+        "layout.base_offset": (layout.base_offset, 0, 1 << 40),
+        "limits.max_num_seqs": (limits.max_num_seqs, 1, 1 << 14),
+        "limits.max_num_batched_tokens": (limits.max_num_batched_tokens, 1, 1 << 24),
+        "limits.max_model_len": (limits.max_model_len, 1, 1 << 24),
+        "limits.staging_depth": (limits.staging_depth, 1, 1 << 14),
+        "limits.max_steps": (limits.max_steps, 1, 1 << 24),
+    }
+    for i, group in enumerate(layout.groups):
+        known[f"layout.groups[{i}].block_size"] = group.block_size, 1, 1 << 24
+        known[f"layout.groups[{i}].kv_bytes"] = group.kv_bytes, 1, 1 << 24
+        for j, state in enumerate(group.states):
+            known[f"layout.groups[{i}].states[{j}].dim"] = state.dim, 1, 1 << 24
+            known[f"layout.groups[{i}].states[{j}].elem_size"] = state.elem_size, 1, 64
+    for name, (value, least, most) in known.items():
+        _bounded(name, value, least, most)
+
+
+def _bounded(name: str, value: int | None, least: int, most: int) -> None:
+    _check(value is None or least <= value <= most, f"{name} is {_short(value)}: give {least} to {most}")
+
+
+def _short(value: int | None) -> str:
+    """A number as an error shows it: Python refuses to print one of thousands of digits."""
+    return str(value) if value is None or abs(value) < 10**30 else "a number of more than 30 digits"
 
 
 def _check(ok: bool, message: str) -> None:
