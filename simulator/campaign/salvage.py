@@ -25,7 +25,8 @@ def salvage(data: Any, wanted: type[T], where: str, problems: list[str], source:
     hints = get_type_hints(wanted)
     fields = {f.encode_name: f for f in msgspec.structs.fields(wanted)}
     values: dict[str, Any] = {}
-    for key in sorted(data.keys() - fields.keys()):
+    tag = wanted.__struct_config__.tag_field
+    for key in sorted(data.keys() - fields.keys() - {tag}):
         problems.append(f"{_at(where, key)} is not known to this release: left out")
     for key, field in fields.items():
         path = _at(where, key)
@@ -49,7 +50,7 @@ def salvage(data: Any, wanted: type[T], where: str, problems: list[str], source:
 
 def _value(data: Any, hint: Any, where: str, problems: list[str], source: str) -> Any:
     arguments = get_args(hint)
-    struct = next((t for t in (hint, *arguments) if isinstance(t, type) and issubclass(t, msgspec.Struct)), None)
+    struct = _struct([t for t in (hint, *arguments) if isinstance(t, type) and issubclass(t, msgspec.Struct)], data)
     if struct is None or data is None:
         return msgspec.convert(data, hint, strict=True)
     if get_origin(hint) is tuple:
@@ -57,6 +58,17 @@ def _value(data: Any, hint: Any, where: str, problems: list[str], source: str) -
             raise ValueError(f"expected a list, got {data!r}")
         return tuple(salvage(d, struct, f"{where}[{i}]", problems, source) for i, d in enumerate(data))
     return salvage(data, struct, where, problems, source)
+
+
+def _struct(structs: list[type[msgspec.Struct]], data: Any) -> type[msgspec.Struct] | None:
+    """The struct that the data is of: where there is a choice, the data carries the name of one."""
+    if len(structs) < 2:
+        return structs[0] if structs else None
+    for struct in structs:
+        config = struct.__struct_config__
+        if isinstance(data, dict) and config.tag_field and data.get(config.tag_field) == config.tag:
+            return struct
+    return None
 
 
 def _at(where: str, key: str) -> str:

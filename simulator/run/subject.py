@@ -93,7 +93,9 @@ class Subject(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         """Whether the kernels come from an engine, so that seeds are kept to what it may do unless told otherwise."""
         from stalerow.kernels.sets import KERNEL_SETS
 
-        return bool(self.worker) or (self.kernels not in KERNEL_SETS and ":" not in self.kernels)
+        return bool(self.worker) or (
+            self.kernels not in KERNEL_SETS and ":" not in self.kernels.partition("[")[0]
+        )
 
     @property
     def harmless(self) -> bool:

@@ -27,7 +27,7 @@ def _kernels(name: str) -> list[str]:
 
     if name in KERNEL_SETS:
         return []
-    pinned = re.fullmatch(r"([A-Za-z0-9._-]+)==[A-Za-z0-9.+!_-]+", name)
+    pinned = re.fullmatch(r"([A-Za-z0-9._-]+)==[A-Za-z0-9.+!_-]+", name.partition("[")[0])
     if pinned is None:
         return [f"wants to run the kernels in {name}"]
     if re.sub(r"[-_.]+", "-", pinned[1]).lower() in ENGINES:
