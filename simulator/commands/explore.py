@@ -178,12 +178,13 @@ def _report(path: str, exploration: Exploration, saved: list[Path]) -> None:
     from stalerow.simulator.draw.recorder import recorded
     from stalerow.simulator.draw.report import exploration as report
     from stalerow.simulator.draw.results import console
+    from stalerow.simulator.run.trust import replay_command
 
     progress, out = exploration.progress, console()
     pages = [file.with_suffix(".html") for file in saved]
     for failing, file, shown in zip(progress.failing, saved, pages, strict=True):
         subject = progress.subject.twin() or progress.subject
-        again = f"stalerow replay {file}"
+        again = replay_command(file, progress.subject)
         record = recorded(failing.schedule, subject.run, str(progress.subject), again)
         display.save(str(shown), page([record]), "page", out)
     display.save(path, report(progress, saved, pages, Path(path).absolute().parent), "page", out)

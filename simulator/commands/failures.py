@@ -121,14 +121,17 @@ def _print(listed: Sequence[Listed], removed: Sequence[Path], args: argparse.Nam
         print("nothing to remove")
 
 
-def replay_folder(folder: Path, jobs: int) -> int:
+def replay_folder(folder: Path, jobs: int, trusted: bool = False) -> int:
     """`replay DIR`: a line for each saved failure in it; the exit code."""
     from stalerow.simulator.campaign import failures
     from stalerow.simulator.campaign.again import replay_all
+    from stalerow.simulator.run.trust import refuse_untrusted
 
     paths = failures.saved(folder)
     if not paths:
         raise UsageError(f"{folder}: holds no saved failure (*.json)")
+    for path in paths:
+        refuse_untrusted(failures.load(path).failure.subject, str(path), trusted)
     results: list[Replayed] = []
     for replayed in replay_all(paths, jobs):
         changed = f" ({replayed.was}, now {replayed.now})" if replayed.verdict == "fails differently" else ""

@@ -143,6 +143,7 @@ def _report(path: str, options: Options, tally: Tally) -> None:
     from stalerow.simulator.draw.recorder import recorded
     from stalerow.simulator.draw.report import campaign
     from stalerow.simulator.draw.results import console
+    from stalerow.simulator.run.trust import replay_command
 
     out, pages = console(), {}
     for finding in tally.findings:
@@ -152,7 +153,7 @@ def _report(path: str, options: Options, tally: Tally) -> None:
         if failure.violation is None or (failure.kind == "out of bounds" and subject == failure.subject):
             continue
         shown = pages[finding.path] = finding.path.with_suffix(".html")
-        again = f"stalerow replay {finding.path}"
+        again = replay_command(finding.path, failure.subject)
         record = recorded(failure.schedule, subject.run, str(failure.subject), again)
         display.save(str(shown), page([record]), "page", out)
     about = "; ".join(" ".join(line.split()) for line in configuration(options).splitlines())

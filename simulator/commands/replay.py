@@ -102,7 +102,7 @@ def _folder(args: argparse.Namespace) -> int:
     refuse_draw_options(args, f"{args.what} is a folder of failures, which say all of it themselves")
     if args.kernels or args.fault is not None or args.until is not None or args.step:
         raise UsageError(f"{args.what} is a folder: --kernels, --fault, --until and --step apply to one of its files")
-    return replay_folder(Path(args.what), job_count(None))
+    return replay_folder(Path(args.what), job_count(None), args.trust)
 
 
 def _until(text: str) -> int | str:

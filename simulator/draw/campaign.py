@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -13,6 +12,7 @@ from stalerow.simulator.campaign.findings import Finding, Tally
 from stalerow.simulator.draw.results import console
 from stalerow.simulator.oracle.explain.numbers import counted
 from stalerow.simulator.oracle.violations import MARKS
+from stalerow.simulator.run.trust import replay_command
 
 if TYPE_CHECKING:
     from stalerow.simulator.campaign.failures import Failure
@@ -112,7 +112,7 @@ class Screen:
     def _commands(self, finding: Finding) -> None:
         self._say(f"seed:   {_seed(finding.failure).removeprefix('seed ')}")
         self._say(f"saved:  {finding.path}")
-        self._say(f"replay: stalerow replay {shlex.quote(str(finding.path))}")
+        self._say(f"replay: {replay_command(finding.path, finding.failure.subject)}")
         self._say(f"        {finding.failure.origin.command}   (the seed, before shrinking)")
 
     def _line(self, tally: Tally, doing: Sequence[str]) -> str:

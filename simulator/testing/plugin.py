@@ -211,6 +211,7 @@ def _isolation_errors(error: BaseException) -> list[IsolationError]:
 def _save(item: pytest.Item, error: IsolationError) -> tuple[dict[str, str], str]:
     """Save the failing schedule, shrunk where that can be done here; returns properties and the report's section."""
     from stalerow.simulator.campaign import failures
+    from stalerow.simulator.run.trust import replay_command
     from stalerow.simulator.testing import reports
 
     config = item.config
@@ -220,10 +221,12 @@ def _save(item: pytest.Item, error: IsolationError) -> tuple[dict[str, str], str
     failure, drawing = reports.failure_of(error, shrink=shrink)
     folder = config.getoption("--stalerow-failures") or config.rootpath / failures.FOLDER
     path = failures.save(failure, folder, prefix=item.nodeid)
-    shown = _relative(path, config.rootpath)
-    page = _relative(reports.save_page(error, failure, path, f"stalerow replay {shown}"), config.rootpath)
+    # Commands are for the folder in which pytest was started.
+    here = config.invocation_params.dir
+    shown = _relative(path, here)
+    command = replay_command(shown, failure.subject)
+    page = _relative(reports.save_page(error, failure, path, command), here)
     draw = failure.origin.draw
-    command = f"stalerow replay {shown}"
     properties = {
         "kind": failure.kind,
         "launch": failure.signature[1],

@@ -96,7 +96,7 @@ def test_what_is_not_a_violation_is_replayed_in_a_process_that_may_die(
     failure = failures.Failure(
         kind=kind, subject=Subject(kernels=f"stalerow_doubles:{name}"), note="as saved", schedule=from_seed(1)
     )
-    assert main(["replay", str(failures.save(failure, tmp_path))]) == code
+    assert main(["replay", str(failures.save(failure, tmp_path)), "--trust"]) == code
     out = capsys.readouterr().out
     assert f"saved as: {kind} (as saved)" in out
     assert says in out
