@@ -45,7 +45,7 @@ def test_a_forced_pipeline_size_is_shrunk_too():
     wanted = first(schedule)
     small = shrink(SUBJECT, schedule, wanted, budget=300).schedule
     assert first(small) == wanted
-    assert small.pipeline.pp == 2
+    assert small.pipeline.pp < 4
 
 
 def test_the_budget_bounds_the_runs():

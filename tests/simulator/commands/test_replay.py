@@ -134,7 +134,7 @@ def test_step_prints_every_event_where_nobody_can_be_asked(saved, capsys):
     out = capsys.readouterr().out
     assert "[1] engine" in out
     assert "schedules step 1" in out
-    assert re.search(r"slot \d r0: state_idx", out)
+    assert re.search(r"slot \d r\d: state_idx", out)
     assert "end of run" in out
 
 

@@ -33,7 +33,7 @@ class Standin:
         return {**getattr(self, name)(argument), "has_requests": self.core.has_requests}
 
     def add(self, item):
-        self.core.add_request(item["id"], item["prompt"], item["max_tokens"])
+        self.core.add_request(item["id"], item["prompt"], item["max_tokens"], item["stop"])
         return {}
 
     def abort(self, ids):
@@ -41,7 +41,7 @@ class Standin:
 
     def schedule(self, _):
         step = self.core.schedule()
-        record = step_record(step) | SCHEDULER_FIELDS
+        record = step_record(step) | SCHEDULER_FIELDS | {"free_blocks": step.num_free_blocks}
         for row in record["scheduled"]:
             row |= {"placeholders_before": 0, "known_tokens": 0}
         return {

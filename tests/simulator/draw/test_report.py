@@ -22,7 +22,7 @@ def here(tmp_path, monkeypatch):
 
 def test_compare_shows_its_table_and_two_runs_of_the_first_violating_schedule(tmp_path):
     sets = ["reference:batch-row", "reference:req-idx"]
-    command = ["compare", "--kernels", *sets, "--runner", "v2", "--pp", "2", "--seeds", "0:6", "--jobs", "1"]
+    command = ["compare", "--kernels", *sets, "--runner", "v2", "--pp", "2", "--seeds", "0:13", "--jobs", "1"]
     assert main([*command, "--html", "compare.html", "--json", "compare.json"]) == 1
     text = (tmp_path / "compare.html").read_text()
     rows = json.loads((tmp_path / "compare.json").read_text())["rows"]

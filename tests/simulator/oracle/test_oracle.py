@@ -113,7 +113,10 @@ class NoZeroing(RankPolicy):
 @pytest.mark.parametrize(
     ("policy", "kinds"),
     [
-        (NoGenerationCheck, {"stale slot", "rank divergence", "cross-request copy", "use after free"}),
+        (
+            NoGenerationCheck,
+            {"stale slot", "rank divergence", "cross-request copy", "use after free", "wrong position"},
+        ),
         (StaleAccepted, {"stale slot", "wrong position", "torn copy"}),
         (IgnoresRejection, {"rank divergence", "wrong position", "stale slot"}),
         (NoZeroing, {"use after free", "uninitialised read"}),
