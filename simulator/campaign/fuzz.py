@@ -7,6 +7,7 @@ ahead and shrinks, and what it finds counts once the kernels in question have co
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import time
 from collections import deque
@@ -121,7 +122,9 @@ class Campaign:
         noted.note(self.tally)
         noted.pending = [*self._reducing.values(), *self._queued]
         noted.known, noted.over = sorted(self._known), self._over
-        journal.save(noted, self._journal_file)
+        # A full disk costs --resume what came after the last note, and not the campaign.
+        with contextlib.suppress(OSError):
+            journal.save(noted, self._journal_file)
         self._journal_saved = time.monotonic()
 
     def _executor(self, notes: Path) -> Executor:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from stalerow.simulator.commands.options import add_jobs, job_count
+from stalerow.simulator.commands.options import add_jobs, add_trust, job_count
 from stalerow.simulator.errors import UsageError
 
 if TYPE_CHECKING:
@@ -46,6 +46,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     prune.add_argument("--fixed", action="store_true", help="run all again and remove those that no longer fail, only")
     prune.add_argument("--dry-run", action="store_true", help="say what would be removed")
     add_jobs(prune)
+    add_trust(prune)
     for action in (listing, prune):
         action.add_argument("--failures", default=None, metavar="DIR", help="the folder (default: .stalerow/failures)")
         action.add_argument("--json", action="store_true", help=f"print JSON, schema {SCHEMA}")
@@ -85,8 +86,12 @@ def _repeated(loaded: Sequence[tuple[Path, Failure]]) -> list[Path]:
 
 
 def _fixed(paths: Sequence[Path], args: argparse.Namespace) -> list[Path]:
+    from stalerow.simulator.campaign import failures
     from stalerow.simulator.campaign.again import replay_all
+    from stalerow.simulator.run.trust import refuse_untrusted
 
+    for path in paths:
+        refuse_untrusted(failures.load(path).failure.subject, str(path), args.trust)
     return [Path(replayed.path) for replayed in replay_all(paths, job_count(args.jobs)) if not replayed.fails]
 
 
