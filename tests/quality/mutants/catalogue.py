@@ -196,7 +196,6 @@ SCHEDULER = [
     *of(
         "simulator/engine/scheduler.py",
         ("request.num_computed_tokens -= num_rejected", "pass"),
-        ("request.num_stale_output_tokens = request.num_in_flight_tokens", "pass"),
         ("self.current_step + self._decode_interval", "self.current_step"),
         ("request.num_in_flight_tokens += row.num_tokens", "pass"),
         ("request.num_output_placeholders -= num_rejected", "pass"),
@@ -215,6 +214,7 @@ SCHEDULER = [
     *of(
         "simulator/engine/policies.py",
         ("num_computed_tokens - request.num_in_flight_tokens", "num_computed_tokens"),
+        ("        return request.num_in_flight_tokens\n", "        return 0\n"),
         ("        return attention\n", "        return attention[1:]\n"),
         ("return request.num_tokens - 1", "return request.num_tokens"),
         ("        return config.recurrent_block_size\n", "        return config.recurrent_block_size - 1\n"),
