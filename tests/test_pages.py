@@ -77,7 +77,7 @@ def test_there_is_something_to_run() -> None:
 
 
 def test_every_subcommand_is_mentioned() -> None:
-    from stalerow.simulator.commands.cli import COMMANDS
+    from stalerow.scenarios.program import COMMANDS
 
     text = "".join(page.read_text() for page in PAGES)
     assert [name for name in COMMANDS if f"stalerow {name}" not in text] == []

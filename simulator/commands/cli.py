@@ -10,9 +10,19 @@ import importlib
 import io
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
-COMMANDS = {
+
+@dataclass(frozen=True)
+class Command:
+    """A subcommand: its line of help, and the module (`configure`, `execute`) that is imported when it is called."""
+
+    summary: str
+    module: str
+
+
+_SUMMARIES = {
     "compare": "run the same schedules through two or more kernel sets, side by side",
     "run": "run one schedule (a seed or a file) and print its events",
     "fuzz": "run many random schedules; shrink, save and draw what fails",
@@ -22,9 +32,11 @@ COMMANDS = {
     "kernels": "say what a kernel set is and what it expects of its caller",
     "explore": "search every order of events and every workload up to a bound",
     "conform": "compare the scheduler with recorded or live runs of a released engine",
-    "scenarios": "the catalogue of public bugs: list, show, run, add",
     "explain": "what a kind of violation or a mark means, and what to look at next",
     "serve": "a serving run in closed loop: what a user of the engine would have seen",
+}
+COMMANDS: Mapping[str, Command] = {
+    name: Command(summary, f"stalerow.simulator.commands.{name}") for name, summary in _SUMMARIES.items()
 }
 
 TAKE_KERNELS = ("run", "replay", "fuzz", "explore", "compare", "serve", "kernels")
@@ -40,16 +52,16 @@ OWN_ERRORS = (
 )
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Entry point. Returns the exit code."""
+def main(argv: Sequence[str] | None = None, commands: Mapping[str, Command] = COMMANDS) -> int:
+    """Run one of `commands`, named by the first argument. Returns the exit code."""
     arguments = list(sys.argv[1:] if argv is None else argv)
-    parser = _top_parser()
-    if not arguments or arguments[0] not in COMMANDS:
+    parser = _top_parser(commands)
+    if not arguments or arguments[0] not in commands:
         args = parser.parse_args(arguments)
         parser.print_help()
         return 2 if not arguments else int(bool(args))
     name = arguments[0]
-    module = importlib.import_module(f"stalerow.simulator.commands.{name}")
+    module = importlib.import_module(commands[name].module)
     command = argparse.ArgumentParser(prog=f"stalerow {name}", description=module.__doc__)
     module.configure(command)
     if name in TAKE_KERNELS:
@@ -66,9 +78,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     return _guarded(module, args)
 
 
-def _top_parser() -> argparse.ArgumentParser:
-    width = max(map(len, COMMANDS))
-    listing = "\n".join(f"  {name:<{width}}  {text}" for name, text in COMMANDS.items())
+def _top_parser(commands: Mapping[str, Command]) -> argparse.ArgumentParser:
+    width = max(map(len, commands))
+    listing = "\n".join(f"  {name:<{width}}  {command.summary}" for name, command in commands.items())
     parser = argparse.ArgumentParser(
         prog="stalerow",
         description="Deterministic schedule simulator and fuzzer for the state-copy kernels of LLM serving engines.",
@@ -77,7 +89,7 @@ def _top_parser() -> argparse.ArgumentParser:
         usage="stalerow [-h] [--version] COMMAND ...",
     )
     parser.add_argument("--version", action=_Version, nargs=0, help="show the version and exit")
-    parser.add_argument("command", nargs="?", choices=list(COMMANDS), metavar="COMMAND", help=argparse.SUPPRESS)
+    parser.add_argument("command", nargs="?", choices=list(commands), metavar="COMMAND", help=argparse.SUPPRESS)
     return parser
 
 

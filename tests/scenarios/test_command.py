@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from stalerow.scenarios import FOLDER, load
+from stalerow.scenarios.program import main
 from stalerow.simulator.campaign import failures
-from stalerow.simulator.commands.cli import main
 from stalerow.simulator.run.subject import Subject
 
 

@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from stalerow.simulator.commands.cli import COMMANDS, main
+from stalerow.scenarios.program import COMMANDS, main
 from stalerow.simulator.schedule.file import to_json
 from stalerow.simulator.schedule.generate import from_seed
 
 
 def test_help_lists_every_command_and_imports_neither_torch_nor_triton_nor_numpy() -> None:
     program = (
-        "import sys\nfrom stalerow.simulator.commands.cli import main\n"
+        "import sys\nfrom stalerow.scenarios.program import main\n"
         "try:\n    main(['--help'])\nexcept SystemExit as e:\n    assert e.code == 0\n"
         "print('IMPORTED', sorted({'torch', 'triton', 'numpy', 'hypothesis', 'rich'} & set(sys.modules)))"
     )

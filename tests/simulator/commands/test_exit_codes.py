@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from stalerow.scenarios import program
 from stalerow.simulator.campaign import failures
 from stalerow.simulator.commands import cli
 from stalerow.simulator.run.subject import Subject
@@ -96,7 +97,7 @@ def test_a_file_neither_runs_python_nor_downloads_unless_trusted(
     (tmp_path / "evil.py").write_text("open('ran', 'w')\n")
     (tmp_path / "f.json").write_text(saved(**subject))
     for command in (["replay", "f.json"], ["scenarios", "add", "f.json"]):
-        assert cli.main(command) == 2
+        assert program.main(command) == 2
         error = capsys.readouterr().err
         assert error.count("\n") == 1
         if command[0] == "replay":
@@ -111,7 +112,7 @@ def test_a_file_neither_runs_python_nor_downloads_unless_trusted(
 def test_a_scenarios_name_stays_in_its_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "f.json").write_text(saved(kernels="reference:req-idx"))
     for name in ("../../x", "/tmp/x", "a/b", "..", "\u001b[2J"):
-        assert cli.main(["scenarios", "add", str(tmp_path / "f.json"), "--name", name]) == 2
+        assert program.main(["scenarios", "add", str(tmp_path / "f.json"), "--name", name]) == 2
         assert "--name" in capsys.readouterr().err
 
 

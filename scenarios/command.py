@@ -9,14 +9,15 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from stalerow.scenarios.loader import catalogue, load
+from stalerow.scenarios.scenario import Expectation, Result, Scenario
+from stalerow.scenarios.writer import to_toml
 from stalerow.simulator.commands.options import add_trust
 from stalerow.simulator.errors import UsageError
 
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
-
-    from stalerow.scenarios import Result, Scenario
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -54,7 +55,6 @@ def _named(name: str, trust: bool) -> Scenario:
     """A scenario by name, or from a file."""
     import difflib
 
-    from stalerow.scenarios import catalogue, load
     from stalerow.simulator.run.subject import Subject
     from stalerow.simulator.run.trust import refuse_untrusted
 
@@ -73,8 +73,6 @@ def _named(name: str, trust: bool) -> Scenario:
 def _list(console: Console) -> int:
     from rich.table import Table
 
-    from stalerow.scenarios import catalogue
-
     table = Table("scenario", "bug", "title", box=None, pad_edge=False)
     for scenario in catalogue().values():
         note = "" if scenario.status == "modelled" else " (not modelled)"
@@ -84,8 +82,6 @@ def _list(console: Console) -> int:
 
 
 def _show(console: Console, scenario: Scenario) -> int:
-    from stalerow.scenarios.writer import to_toml
-
     console.print(f"[bold]{scenario.name}[/]: {scenario.title}\n")
     for paragraph in scenario.text.strip().split("\n\n"):
         console.print(textwrap.fill(" ".join(paragraph.split()), 100), markup=False)
@@ -102,8 +98,6 @@ def _show(console: Console, scenario: Scenario) -> int:
 
 def _run(console: Console, names: Sequence[str], trust: bool) -> int:
     from rich.progress import track
-
-    from stalerow.scenarios import catalogue
 
     chosen = [_named(name, trust) for name in names] or list(catalogue().values())
     results: list[Result] = [
@@ -172,13 +166,11 @@ def _complaint(result: Result) -> str:
 
 
 def _add(console: Console, args: argparse.Namespace) -> int:
-    from stalerow.scenarios import Expectation, Scenario
-    from stalerow.scenarios.writer import to_toml
-    from stalerow.simulator.campaign.failures import load
+    from stalerow.simulator.campaign import failures
     from stalerow.simulator.files import write_beside
     from stalerow.simulator.run.trust import refuse_untrusted
 
-    failure = load(args.file).failure
+    failure = failures.load(args.file).failure
     refuse_untrusted(failure.subject, str(args.file), args.trust)
     name = args.name or re.sub(r"[^a-z0-9]+", "-", args.file.stem.lower()).strip("-")
     if not re.fullmatch(r"[a-z0-9][a-z0-9._-]{0,99}", name):
