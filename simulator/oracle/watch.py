@@ -113,6 +113,9 @@ class Watch:
             if (cached.request, cached.num_tokens // group.block_size - 1) not in pending:
                 yield block, cached
 
+    def before(self, operation: Operation) -> None:
+        """An operation is about to run."""
+
     def after(self, operation: Operation) -> None:
         """Look at an operation that has just run. No kind goes unjudged: mypy checks that the match is exhaustive."""
         match operation:

@@ -75,7 +75,6 @@ class Rank:
         self._allocate()
         self.binder = policy.binder(self)
         self.gathered_step: int | None = None
-        self.running: Operation | None = None
         self.harness: Harness
         self.arriving: Any = None
         self.leaving: Any = None
@@ -109,7 +108,7 @@ class Rank:
 
     def execute(self) -> Operation:
         """Run the oldest queued operation of the main stream."""
-        operation = self.running = self.queue.pop()
+        operation = self.queue.pop()
         operation.run()
         return operation
 

@@ -139,6 +139,7 @@ class Simulation:
 
     def _device_act(self, rank: Rank, judge: Watch) -> Operation:
         operation = rank.queue.head()
+        judge.before(operation)
         try:
             rank.execute()
         except DeviceError:
@@ -160,8 +161,10 @@ class Simulation:
         return operation
 
     def _side_act(self) -> Operation:
-        operation = self.ranks[-1].execute_side()
-        self.judges[-1].after(operation)
+        rank, judge = self.ranks[-1], self.judges[-1]
+        judge.before(rank.side.head())
+        operation = rank.execute_side()
+        judge.after(operation)
         return operation
 
     def _broken_rule(self, error: Exception) -> None:

@@ -20,6 +20,7 @@ from stalerow.simulator.errors import InternalError
 from stalerow.simulator.serve.acceptance import Acceptance
 from stalerow.simulator.serve.workload import STOP_TOKEN, ServeRequest
 from stalerow.simulator.truth.model import Sampled
+from stalerow.simulator.truth.plan import boundary_copy
 from stalerow.simulator.truth.streams import (
     EMPTY_PREFIX,
     FIRST_TOKEN,
@@ -238,9 +239,8 @@ class ClosedLoop:
     def _saves(self, end: int, accepted: int, row: Row) -> bool:
         """Whether the output asks for a copy of the state at a block boundary (DOMAIN: postprocess)."""
         size = self._block_size
-        aligned, first = end // size * size, end - accepted + 1
-        running = -(-(row.start + row.num_tokens) // size) - 1
-        return aligned >= first and (running != aligned // size - 1 or aligned > first)
+        copy = boundary_copy(end, accepted, -(-(row.start + row.num_tokens) // size) - 1, size)
+        return copy is not None and copy.moves
 
     def forget(self, number: int) -> None:
         """No rank will ask for the step any more."""

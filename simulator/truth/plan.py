@@ -61,7 +61,7 @@ class PlanRow:
         self.num_rejected = max(self.num_drafts + 1 - self.num_sampled, 0) if self.num_sampled else 0
         self.end = self.start + self.num_tokens - self.num_rejected
         self.column = -(-(self.start + self.num_tokens) // size) - 1
-        self.boundary = _boundary(self.end, accepted, self.column, size)
+        self.boundary = boundary_copy(self.end, accepted, self.column, size)
         in_place = self.boundary is not None and self.boundary.source == self.boundary.target
         self.accepted_after = 1 if in_place else accepted
         self.column_before = previous.column if previous else self.seed_column
@@ -82,7 +82,7 @@ class BoundaryCopy(msgspec.Struct, frozen=True, gc=False):
         return self.source != self.target or self.bias > 0
 
 
-def _boundary(end: int, accepted: int, column: int, block_size: int) -> BoundaryCopy | None:
+def boundary_copy(end: int, accepted: int, column: int, block_size: int) -> BoundaryCopy | None:
     """The copy for `accepted` tokens up to `end`, if a multiple of the block size lies among them."""
     first, aligned = end - accepted + 1, end // block_size * block_size
     if aligned < first:

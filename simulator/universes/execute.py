@@ -17,6 +17,7 @@ from stalerow.kernels.sets import KernelSet
 from stalerow.simulator.run.outcome import digest_of
 from stalerow.simulator.universes.arrays import arrays
 from stalerow.simulator.universes.group import CHECKS, RankGroup
+from stalerow.simulator.universes.launches import run_frame
 from stalerow.simulator.universes.memory import Wire
 from stalerow.simulator.universes.pack import Pack
 
@@ -52,7 +53,7 @@ def execute(pack: Pack, kernels: KernelSet) -> list[Verdict]:
     for frame in range(pack.frames):
         for group in groups:
             with made.on(group.stream):
-                group.frame(frame)
+                run_frame(group, frame)
     for group in groups:
         with made.on(group.stream):
             group.finish()

@@ -1,4 +1,4 @@
-"""One rank of all lanes: its pool and tables, the shadow of what they should be, and a frame's launches in order."""
+"""One rank of all lanes: how each recorded kind of operation is launched and checked, all lanes at once."""
 
 from __future__ import annotations
 
@@ -54,18 +54,15 @@ class RankGroup(LaneMemory):
         self.is_last = rank == num_ranks - 1
         self.stream = arrays.stream()
 
-    def frame(self, frame: int) -> None:
-        """Everything that the rank's host enqueued for one step, in stream order."""
-        self._frame = frame
-        if not self.is_last:
-            self._take_output()
-        self._admit()
-        self._write_tables()
-        if self._count("rows"):
-            self._run_batch()
-        if self.is_last:
-            self._sample()
-            self._take_output()
+    def begin(self, frame: int) -> None:
+        """What follows belongs to this frame."""
+        self._frame, self.unchecked = frame, False
+
+    def settle(self) -> None:
+        """Fills and copies of pages that follow each other are compared once."""
+        if self.unchecked:
+            self.unchecked = False
+            self._compare(2)
 
     def _of(self, name: str) -> tuple[Array, ...]:
         """The frame's rows of a table: lane, then the columns of `tape.COLUMNS`, int64 [n] each."""
@@ -84,29 +81,30 @@ class RankGroup(LaneMemory):
         number = self._number(check)
         self.lane_ops.compare(self.lanes, self.pool, self.shadow, frame, number, self.verdicts, prints)
 
-    def _take_output(self) -> None:
-        """Bookkeeping and postprocess of this step's output (last rank) or of the one P steps ago."""
-        n = self._count("outcomes")
-        of = self._frame if self.is_last else self._frame - self.num_ranks
-        if n:
-            if not self.is_last:
-                self.arrays.wait(self.stream, self.wire.broadcast[of])
-            lane, row, slot = self._of("outcomes")[:3]
-            taken = (self.wire.sampled if self.is_last else self.wire.received)[of][:, row]
-            counts, rejected, tokens = taken[0], taken[1], self.arrays.swapped(taken[2:])
-            qsl = self._compact("outcomes") if self.is_last else None
-            self.ops.post_update(self.slots, slot, tokens, counts, rejected, qsl, n)
-            self.ops.scatter_accepted(self.slots, slot, counts, n)
-            held = (self.slots.num_computed, self.slots.total_len, self.slots.last_token)
-            self._check_counts("outcomes", 4, held, lane, slot, 0)
-            self.align.postprocess(
-                self.slots,
-                self.binding,
-                self.batches.outcomes[self._frame],
-                self.num_rows,
-                self.layout.recurrent_block_size,
-                None,
-            )
+    @property
+    def _outputs_step(self) -> int:
+        """Frame of the output that is taken: this step's (last rank) or the one P steps ago."""
+        return self._frame if self.is_last else self._frame - self.num_ranks
+
+    def post_update(self) -> None:
+        n, of = self._count("outcomes"), self._outputs_step
+        if not n:
+            return
+        if not self.is_last:
+            self.arrays.wait(self.stream, self.wire.broadcast[of])
+        lane, row, slot = self._of("outcomes")[:3]
+        taken = (self.wire.sampled if self.is_last else self.wire.received)[of][:, row]
+        counts, rejected, tokens = taken[0], taken[1], self.arrays.swapped(taken[2:])
+        qsl = self._compact("outcomes") if self.is_last else None
+        self.ops.post_update(self.slots, slot, tokens, counts, rejected, qsl, n)
+        self.ops.scatter_accepted(self.slots, slot, counts, n)
+        held = (self.slots.num_computed, self.slots.total_len, self.slots.last_token)
+        self._check_counts("outcomes", 4, held, lane, slot, 0)
+
+    def postprocess(self) -> None:
+        taken, size = self.batches.outcomes[self._frame], self.layout.recurrent_block_size
+        if n := self._count("outcomes"):
+            self.align.postprocess(self.slots, self.binding, taken, self.num_rows, size, None)
         self._move("postmoves")
         if n or self._count("postmoves"):
             self._compare(1)
@@ -128,73 +126,99 @@ class RankGroup(LaneMemory):
         if self._count(name):
             self.lane_ops.move_states(self.shadow, Moves(*self._of(name)[1:]))
 
-    def _admit(self) -> None:
-        """Blocks change hands, new requests get their slots, and pages are filled and copied."""
-        n = self._count("owned")
-        if n:
+    def admit(self) -> None:
+        """Blocks change hands."""
+        if n := self._count("owned"):
             _, group, request, column, block = self._of("owned")
             self._write(self.owned, group, request, column, block, n)
-        changed = 0
-        for name, byte in (("poisoned", POISON), ("zeroed", 0)):
-            if count := self._count(name):
-                _, block = self._of(name)
-                for pool in (self.pool, self.shadow):
-                    self.ops.fill_blocks(pool, block, count, byte)
-                changed += count
-        if count := self._count("seeds"):
-            _, slot, state_idx, accepted, computed, total, request = self._of("seeds")
-            tokens = self.tokens[request]
-            self.ops.seed_slots(self.slots, slot, state_idx, accepted, computed, total, tokens, count)
-        if count := self._count("pages"):
-            _, source, target = self._of("pages")
+        self._fill("poisoned", POISON)
+
+    def zero(self) -> None:
+        self._fill("zeroed", 0)
+
+    def _fill(self, name: str, byte: int) -> None:
+        if count := self._count(name):
+            _, block = self._of(name)
             for pool in (self.pool, self.shadow):
-                self.ops.copy_blocks(pool, source, target, count)
-            changed += count
-        if changed:
-            self._compare(2)
+                self.ops.fill_blocks(pool, block, count, byte)
+            self.unchecked = True
+
+    def seed(self) -> None:
+        _, slot, state_idx, accepted, computed, total, request = self._of("seeds")
+        tokens = self.tokens[request]
+        self.ops.seed_slots(self.slots, slot, state_idx, accepted, computed, total, tokens, self._count("seeds"))
+
+    def copy_blocks(self) -> None:
+        _, source, target = self._of("pages")
+        for pool in (self.pool, self.shadow):
+            self.ops.copy_blocks(pool, source, target, self._count("pages"))
+        self.unchecked = True
 
     def _write(self, tables: BlockTables, group: Array, row: Array, column: Array, block: Array, n: int) -> None:
         """One table entry a write."""
         self.ops.apply_writes(tables, group, row, column, self.counting[:n], block, n)
 
-    def _write_tables(self) -> None:
+    def writes(self) -> None:
         if n := self._count("writes"):
             _, group, slot, column, block = self._of("writes")
             self._write(self.tables, group, slot, column, block, n)
+
+    def block_counts(self) -> None:
         if self._count("counts"):
             _, group, slot, count = self._of("counts")
             self.tables.num_blocks[group, slot] = cast_like(count, self.tables.num_blocks)
 
-    def _run_batch(self) -> None:
-        ops, rows, slots, batches, frame = self.ops, self.num_rows, self.slots, self.batches, self._frame
-        size = self.layout.recurrent_block_size
-        lane, _, slot = self._of("rows")[:3]
-        mapping, qsl = batches.mapping[frame], batches.query_start_loc[frame]
-        ops.gather(self.tables, mapping, rows, rows, False)
-        padding = self._of("padding")[1] if self._count("padding") else None
-        if padding is not None and self.pack.zero_padding:
+    @property
+    def _batch(self) -> tuple[Array, Array]:
+        """The frame's idx_mapping and query_start_loc."""
+        return self.batches.mapping[self._frame], self.batches.query_start_loc[self._frame]
+
+    def gather(self) -> None:
+        (mapping, qsl), rows = self._batch, self.num_rows
+        self.ops.gather(self.tables, mapping, rows, rows, False)
+        if self._count("padding") and self.pack.zero_padding:
+            padding = self._of("padding")[1]
             for table in self.tables.gathered:
                 table[padding] = self.null[padding][:, None]
-        ops.seq_lens(slots, mapping, qsl, rows, rows, self.seq_lens)
-        self.align.preprocess(slots, slot, self._compact("rows"), len(slot), size)
-        self.align.precopy(slots, self.binding, mapping, rows)
+        self.ops.seq_lens(self.slots, mapping, qsl, rows, rows, self.seq_lens)
+
+    def preprocess(self) -> None:
+        slot, size = self._of("rows")[2], self.layout.recurrent_block_size
+        self.align.preprocess(self.slots, slot, self._compact("rows"), len(slot), size)
+
+    def precopy(self) -> None:
+        self.align.precopy(self.slots, self.binding, self._batch[0], self.num_rows)
         self._move("premoves")
         self._compare(3)
-        self.align.aligned_indices(self.binding, self.seq_lens, rows, size, self.state_indices)
+
+    def indices(self) -> None:
+        size = self.layout.recurrent_block_size
+        self.align.aligned_indices(self.binding, self.seq_lens, self.num_rows, size, self.state_indices)
+
+    def forward(self) -> None:
+        """The stand-in forward, after what it is about to use has been checked."""
+        slots, frame = self.slots, self._frame
+        lane, _, slot = self._of("rows")[:3]
         held = (slots.num_computed, slots.state_idx, slots.num_accepted, slots.total_len, slots.last_token)
         self._check_counts("rows", 7, held, lane, slot, 4)
         if self._count("fresh"):
             of, block = self._of("fresh")
             pages = self.shadow.pages(self.shadow.array)[:, block]
             self.arrays.least(self.verdicts, of, self.arrays.any(pages != 0, (0, 2)), self._number(5))
-        self._forward(mapping, qsl)
-        if padding is not None:
-            self._write_padding(padding)
+        self._forward(*self._batch)
+        if self._count("padding"):
+            self._write_padding(self._of("padding")[1])
         self._compare(7, self.prints[frame, 0])
-        if not self.is_last:
-            ops.advance_computed(slots, mapping, qsl, rows)
-            if count := self._count("neutral"):
-                ops.fill_accepted(slots, self._of("neutral")[1], 1, count)
+
+    def advance(self) -> None:
+        mapping, qsl = self._batch
+        self.ops.advance_computed(self.slots, mapping, qsl, self.num_rows)
+
+    def fill_accepted(self) -> None:
+        self.ops.fill_accepted(self.slots, self._of("neutral")[1], 1, self._count("neutral"))
+
+    def free(self) -> None:
+        """Ownership ends on the hosts, which were recorded; nothing of it reaches a device."""
 
     def _write_padding(self, padding: Array) -> None:
         """Padded rows under a captured graph write the blocks that their indices name; they are meant to be null."""
@@ -231,7 +255,7 @@ class RankGroup(LaneMemory):
         )
         self.ops.forward(self.shadow, owned, self.meant_slots, step, self.meant_damage, self.leaving)
 
-    def _sample(self) -> None:
+    def sample(self) -> None:
         """The sampler's output of the step goes to the other ranks on the side stream."""
         frame, wire = self._frame, self.wire
         if self.num_ranks == 1 or not self._count("sampled"):

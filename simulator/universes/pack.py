@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from dataclasses import dataclass
+from graphlib import CycleError, TopologicalSorter
 
 import numpy as np
 
 from stalerow.kernels.base.layout import Layout
+from stalerow.simulator.errors import UsageError
 from stalerow.simulator.universes.tape import COLUMNS, Tape
 
 BLOCKS = ("block", "source", "target", "conv_source", "temporal_source")
@@ -33,7 +36,8 @@ class Pack:
     """N tapes of one layout. `sizes` are the largest of any tape, `requests` likewise.
 
     own_blocks, own_slots, ends: int32 [N], what each lane uses and its frames. tokens: int32 [N * requests, positions];
-    hashes: int64 [N * requests, positions + 1]. ran: bool [frames, N], where a lane has a forward.
+    hashes: int64 [N * requests, positions + 1]. ran: bool [frames, N], where a lane has a forward. orders: by rank and
+    frame, the kinds of operation that any lane has, in an order that is every lane's.
     """
 
     layout: Layout
@@ -46,6 +50,7 @@ class Pack:
     tokens: np.ndarray
     hashes: np.ndarray
     ranks: list[dict[str, Table]]
+    orders: list[list[tuple[str, ...]]]
     ran: np.ndarray
     zero_padding: bool
 
@@ -55,7 +60,10 @@ class Pack:
 
 
 def pack(layout: Layout, tapes: Sequence[Tape]) -> Pack:
-    """Merge tapes of one kernel set whose layouts differ in `num_blocks` only."""
+    """Merge tapes of one kernel set whose layouts differ in `num_blocks` only.
+
+    Raises `UsageError` where their workers launch the same things in different orders.
+    """
     sizes = {name: max(t.sizes[name] for t in tapes) for name in tapes[0].sizes}
     requests = max(len(t.tokens) for t in tapes)
     frames = max(t.frames for t in tapes)
@@ -84,9 +92,28 @@ def pack(layout: Layout, tapes: Sequence[Tape]) -> Pack:
         tokens=tokens.reshape(-1, length - 1),
         hashes=hashes.reshape(-1, length),
         ranks=ranks,
+        orders=[_orders([t.orders[r] for t in tapes], frames) for r in range(len(ranks))],
         ran=ran,
         zero_padding=tapes[0].zero_padding,
     )
+
+
+def _orders(lanes: Sequence[Sequence[tuple[str, ...]]], frames: int) -> list[tuple[str, ...]]:
+    """One rank's order of every frame."""
+    merged = functools.cache(_merged)
+    return [merged(frozenset(orders[f] for orders in lanes if f < len(orders))) for f in range(frames)]
+
+
+def _merged(orders: frozenset[tuple[str, ...]]) -> tuple[str, ...]:
+    """An order of all kinds that each of the given orders follows."""
+    sorter: TopologicalSorter[str] = TopologicalSorter()
+    for order in sorted(orders):
+        for i, kind in enumerate(order):
+            sorter.add(kind, *order[max(i - 1, 0) : i])
+    try:
+        return tuple(sorter.static_order())
+    except CycleError:
+        raise UsageError(f"many universes need workers that launch in one order, not {sorted(orders)}") from None
 
 
 def _table(name: str, tables: Sequence[np.ndarray | None], frames: int, sizes: dict[str, int], requests: int) -> Table:

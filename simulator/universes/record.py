@@ -1,7 +1,7 @@
 """Run a schedule's host side without kernels and write down what its ranks' devices have to do.
 
-The ranks, the engine and the ledger are the ordinary ones. `_Ops` takes the place of the operators and the align
-kernels and notes the arguments they are given; `Recorder` takes the judge's place and notes intentions.
+The ranks, the engine and the ledger are the ordinary ones. `_Noting` is a kernel set that notes the arguments of its
+launches; `Recorder` takes the judge's place and notes intentions, and the order in which operations ran.
 """
 
 from __future__ import annotations
@@ -16,11 +16,12 @@ from stalerow.kernels.own.lanes import UNCHECKED
 from stalerow.kernels.sets import KernelSet
 from stalerow.simulator.errors import InternalError, UsageError
 from stalerow.simulator.oracle.effect import ColumnCopy
+from stalerow.simulator.oracle.expected import after_output, before_forward
 from stalerow.simulator.oracle.explain.wording import violation
 from stalerow.simulator.oracle.violations import Marks, Violation
 from stalerow.simulator.oracle.watch import Watch
 from stalerow.simulator.rank.base import Rank
-from stalerow.simulator.rank.operations import Copying, Dummy, Forward, Operation, PostUpdate, Precopy
+from stalerow.simulator.rank.operations import Broadcast, Copying, Dummy, Forward, Operation, PostUpdate, Precopy
 from stalerow.simulator.rank.policy import RankPolicy
 from stalerow.simulator.rank.released import check_layout, worker_policy
 from stalerow.simulator.run.loop import Simulation
@@ -43,11 +44,12 @@ def record(schedule: Schedule, align: Any) -> Tape:
     numbers = {request.id: i for i, request in enumerate(schedule.requests)}
 
     def watch(rank: Rank, planner: Planner, marks: Marks, found: list[Violation]) -> Recorder:
-        watches.append(Recorder(rank, planner, marks, found, numbers))
+        watches.append(Recorder(rank, planner, marks, found, numbers, noting))
         return watches[-1]
 
     policy: Callable[[Schedule], RankPolicy] = worker_policy(RankPolicy, align)
-    kernels = KernelSet("recorded", align, None, NumpyBackend())  # type: ignore[arg-type]
+    noting = _Noting()
+    kernels = KernelSet("recorded", noting, noting, NumpyBackend())  # type: ignore[arg-type]
     order = chooser(schedule)
     simulation = Simulation(schedule, kernels, order, rank_policy=policy, watch=watch, planner=Unhashed)
     simulation.run()
@@ -55,6 +57,7 @@ def record(schedule: Schedule, align: Any) -> Tape:
     streams = simulation.planner.streams
     return Tape(
         ranks=[w.tape.arrays() for w in watches],
+        orders=[w.tape.ordered(simulation.engine.steps) for w in watches],
         frames=simulation.engine.steps,
         sizes={
             "blocks": schedule.layout.num_blocks,
@@ -74,16 +77,26 @@ class Recorder(Watch):
     """Notes intentions on the rank's tape instead of judging them."""
 
     def __init__(
-        self, rank: Rank, planner: Planner, marks: Marks, found: list[Violation], numbers: dict[str, int]
+        self,
+        rank: Rank,
+        planner: Planner,
+        marks: Marks,
+        found: list[Violation],
+        numbers: dict[str, int],
+        noting: _Noting,
     ) -> None:
         super().__init__(rank, planner, marks, found)
-        self.tape, self._numbers = LaneTape(), numbers
+        self.tape, self.numbers, self._noting = LaneTape(), numbers, noting
         self.pending: list[tuple[int, int, int]] = []
         self.admitted_requests: list[str] = []
+        self.counts = np.zeros_like(rank.backend.to_host(rank.tables.num_blocks))
         self._columns: dict[str, list[int]] = {}
-        ops = _Ops(self, numbers)
-        rank.ops = rank.align = rank.binder = ops  # type: ignore[assignment]
         self._tables = self.tape.tables
+
+    def before(self, operation: Operation) -> None:
+        self._noting.at(self, operation)
+        if not isinstance(operation, Broadcast):
+            self.tape.orders.setdefault(operation.step - 1, []).append(operation.kind)
 
     def filled(self, operation: Operation, blocks: Sequence[int], byte: int) -> None:
         table = self._tables["poisoned" if byte else "zeroed"]
@@ -126,12 +139,8 @@ class Recorder(Watch):
         copied = {target for _, target in self.planner.plans[operation.step].step.copies}
         tables["fresh"] += [(frame, block) for block in self.fresh_attention if block not in copied]
         for i, (row, slot, spec) in enumerate(zip(rows, batch.slots.tolist(), batch.is_spec.tolist())):
-            stream = streams[row.request]
-            stream.hash_at(row.end)
-            total, token = UNCHECKED, UNCHECKED
-            if row.previous is not None and row.previous.num_sampled:
-                total = row.start + row.num_tokens - row.num_drafts
-                token = stream.tokens[total - 1]
+            streams[row.request].hash_at(row.end)
+            computed, total, token = before_forward(self.planner, row)
             tables["rows"].append(
                 (
                     frame,
@@ -139,32 +148,24 @@ class Recorder(Watch):
                     slot,
                     row.num_tokens,
                     int(spec),
-                    self._numbers[row.request],
+                    self.numbers[row.request],
                     row.end,
-                    row.start,
+                    computed,
                     row.column,
                     row.accepted_in_forward,
-                    total,
-                    token,
+                    UNCHECKED if total is None else total,
+                    UNCHECKED if token is None else token,
                 )
             )
 
     def counted(self, operation: PostUpdate) -> None:
-        output, ledger = operation.output, self.ledger
-        plan = self.planner.plans[output.of].rows
-        slot_of = dict(zip(output.requests, output.slots.tolist()))
-        kept = set(output.kept)
         expected = []
-        for request in output.requests:
-            row, values = plan[request], (UNCHECKED, UNCHECKED, UNCHECKED)
-            if request in kept and not ledger.alive(request, row.incarnation):
-                if slot_of[request] in output.held:
-                    text = f"the output of step {row.step} for {request} goes to a slot that it has left"
-                    self.report(violation(self, operation, "stale slot", text, request=request))
-            elif request in kept and row.num_sampled:
-                known = row.start + row.num_tokens - row.num_drafts + row.num_sampled
-                values = (row.end, known, self.planner.streams[request].slice(known - 1, known)[0])
-            expected.append(values)
+        for row, _, counts, taken_by in after_output(self.planner, self.ledger, operation.output):
+            if taken_by is not None:
+                text = f"the output of step {row.step} for {row.request} goes to a slot that it has left"
+                self.report(violation(self, operation, "stale slot", text, request=row.request))
+            values = counts or (None, None, None)
+            expected.append(tuple(UNCHECKED if value is None else value for value in values))
         frame, outcomes = operation.step - 1, self._tables["outcomes"]
         for i, slot, query_len in self.pending:
             outcomes.append((frame, i, slot, query_len, *expected[i]))
@@ -175,7 +176,7 @@ class Recorder(Watch):
         frame, owned = step.number - 1, self._tables["owned"]
         self.admitted_requests = [new.request for new in step.new]
         for request in (*self.admitted_requests, *(known.request for known in step.cached)):
-            number = self._numbers[request]
+            number = self.numbers[request]
             known = self._columns.setdefault(request, [0] * len(self.layout.groups))
             for group, ids in enumerate(self.ledger.columns[request]):
                 first = known[group]
@@ -193,28 +194,26 @@ class Recorder(Watch):
         for block, cached in self.offered(hashed):
             planner.streams[cached.request].hash_at(cached.num_tokens)
             index = layout.recurrent_groups.index(cached.group)
-            self._tables["cached"].append((frame, index, self._numbers[cached.request], block, cached.num_tokens))
+            self._tables["cached"].append((frame, index, self.numbers[cached.request], block, cached.num_tokens))
 
     def digest(self) -> bytes:
         raise InternalError("a recording has no memory to digest")
 
 
-class _Ops:
-    """Operators, align kernels and binder in one: each call is noted, nothing is computed."""
+class _Noting:
+    """Operators and align kernels in one: calls are noted on the tape of the launching rank, and compute nothing."""
 
-    def __init__(self, recorder: Recorder, numbers: dict[str, int]) -> None:
-        self._recorder, self._rank, self._numbers = recorder, recorder.rank, numbers
-        self._tables = recorder.tape.tables
-        self._counts = np.zeros_like(self._rank.backend.to_host(self._rank.tables.num_blocks))
+    reads_slot_tables = True
+    _recorder: Recorder
+    _frame: int
+    _tables: dict[str, list[tuple[int, ...]]]
 
-    @property
-    def _frame(self) -> int:
-        operation = self._rank.running
-        assert operation is not None
-        return operation.step - 1
-
-    def get(self, cache: Any) -> None:
-        """As a binder: nothing is bound."""
+    def at(self, recorder: Recorder, operation: Operation) -> None:
+        """The launches that follow belong to this operation."""
+        self._recorder, self._frame, self._tables = recorder, operation.step - 1, recorder.tape.tables
+        late = 0 if recorder.rank.is_last else recorder.rank.pipeline.pp
+        if isinstance(operation, PostUpdate) and operation.step - operation.batch_step != late:
+            raise UsageError("many universes run workers that take an output P steps late, which this one does not")
 
     def _follows(self, *args: Any) -> None:
         """What it does follows from what is noted elsewhere."""
@@ -229,11 +228,11 @@ class _Ops:
             begin = end
 
     def set_num_blocks(self, tables: Any, values: np.ndarray) -> None:
-        changed = np.argwhere(values != self._counts).tolist()
+        changed = np.argwhere(values != self._recorder.counts).tolist()
         if changed:
             frame = self._frame
             self._tables["counts"] += [(frame, g, s, int(values[g, s])) for g, s in changed]
-            self._counts = values.copy()
+            self._recorder.counts = values.copy()
 
     def gather(self, tables: Any, idx_mapping: Any, num_rows: int, padded: int, zero_padding: bool = True) -> None:
         if padded > num_rows:
@@ -244,7 +243,7 @@ class _Ops:
         self, slots: Any, ids: Any, columns: Any, accepted: Any, computed: Any, totals: Any, tokens: Any, n: int
     ) -> None:
         frame = self._frame
-        requests = [self._numbers[r] for r in self._recorder.admitted_requests]
+        requests = [self._recorder.numbers[r] for r in self._recorder.admitted_requests]
         values = (a.tolist() for a in (ids, columns, accepted, computed, totals))
         self._tables["seeds"] += [(frame, *row) for row in zip(*values, requests)]
 
@@ -254,12 +253,9 @@ class _Ops:
         frame = self._frame
         lens = [0] * num_rows if qsl is None else np.diff(qsl[: num_rows + 1]).tolist()
         self._recorder.pending = [(i, s, lens[i]) for i, s in enumerate(idx[:num_rows].tolist()) if s >= 0]
-        rank = self._rank
-        if rank.is_last:
+        if self._recorder.rank.is_last:
             rows = zip(range(num_rows), num_sampled.tolist(), num_rejected.tolist(), tokens.tolist())
             self._tables["sampled"] += [(frame, i, count, rejected, *ids) for i, count, rejected, ids in rows]
-        elif rank.running is not None and rank.running.batch_step != frame + 1 - rank.pipeline.pp:
-            raise UsageError("many universes run workers that take an output P steps late, which this one does not")
 
     def fill_accepted(self, slots: Any, idx: Any, value: int, num_rows: int) -> None:
         frame = self._frame

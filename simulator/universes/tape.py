@@ -1,8 +1,8 @@
 """What one schedule's ranks do on their devices, and what each operation is meant to do: rows of plain integers.
 
-Frame `f` of a rank is everything its host enqueued for step `f + 1`. Within a frame the order of operations is the same
-for every schedule, so a tape holds one table per kind; `COLUMNS` names their columns after `frame`. Blocks, slots,
-batch rows and requests are numbered within the schedule; `pack` moves them into a lane.
+Frame `f` of a rank is everything its host enqueued for step `f + 1`. A kind of operation occurs once in a frame at
+most, so a tape holds one table per kind and the order of kinds; `COLUMNS` names the tables' columns after `frame`.
+Blocks, slots, batch rows and requests are numbered within the schedule; `pack` moves them into a lane.
 """
 
 from __future__ import annotations
@@ -52,25 +52,33 @@ the last frame)."""
 
 @dataclass(slots=True)
 class LaneTape:
-    """One rank of one schedule: rows by kind of operation, frame first, while they are written."""
+    """One rank of one schedule, while it is written: rows by kind of operation, frame first, and the order of kinds."""
 
     tables: dict[str, list[tuple[int, ...]]] = field(default_factory=lambda: {name: [] for name in COLUMNS})
+    orders: dict[int, list[str]] = field(default_factory=dict)
 
     def arrays(self) -> dict[str, np.ndarray]:
         """The same as int32 [n, 1 + columns], n >= 1: kinds that never occur are left out."""
         return {name: np.array(rows, dtype=np.int32) for name, rows in self.tables.items() if rows}
+
+    def ordered(self, frames: int) -> list[tuple[str, ...]]:
+        """The kinds of every frame in stream order; equal ones are one object, so that tapes travel light."""
+        known: dict[tuple[str, ...], tuple[str, ...]] = {}
+        orders = (tuple(self.orders.get(frame, ())) for frame in range(frames))
+        return [known.setdefault(order, order) for order in orders]
 
 
 @dataclass(slots=True)
 class Tape:
     """A schedule's host side, run. `suspects`: violations that need no kernel to show.
 
-    ranks: `LaneTape.arrays` of each. sizes: blocks, slots (and batch rows), columns of a table row and positions of a
-    token row that its ranks allocate. tokens and hashes: by request, as far as the run came. zero_padding: as in
-    `rank.policy.RankPolicy`.
+    ranks: `LaneTape.arrays` of each. orders: by rank and frame, the kinds of operation on its main stream. sizes:
+    blocks, slots (and batch rows), columns of a table row and positions of a token row that its ranks allocate. tokens
+    and hashes: by request, as far as the run came. zero_padding: as in `rank.policy.RankPolicy`.
     """
 
     ranks: list[dict[str, np.ndarray]]
+    orders: list[list[tuple[str, ...]]]
     frames: int
     sizes: dict[str, int]
     tokens: list[np.ndarray]

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from stalerow.simulator.oracle.expected import after_output
 from stalerow.simulator.oracle.explain.numbers import counted
 from stalerow.simulator.oracle.explain.wording import launch
 from stalerow.simulator.oracle.violations import Kind, Violation
@@ -23,27 +24,18 @@ if TYPE_CHECKING:
 
 def wrong_outcome(judge: Watch, operation: PostUpdate) -> Iterator[Violation]:
     """After post_update: the counts of every row that was not masked must be its request's own."""
-    output, ledger, host = operation.output, judge.ledger, judge.rank.backend.to_host
-    rows = judge.planner.plans[output.of].rows
-    slots = judge.rank.slots
+    host, slots = judge.rank.backend.to_host, judge.rank.slots
     computed, total, last = host(slots.num_computed), host(slots.total_len), host(slots.last_token)
-    slot_of = dict(zip(output.requests, output.slots))
-    for request in output.kept:
-        row, slot = rows[request], int(slot_of[request])
-        if not ledger.alive(request, row.incarnation):
-            holder = output.held.get(slot)
-            if holder is not None:
-                text = f"was written to slot {slot}, which it has left and {holder} has taken"
-                yield _outcome(judge, operation, row, "stale slot", text)
+    for row, slot, counts, taken_by in after_output(judge.planner, judge.ledger, operation.output):
+        if taken_by is not None:
+            text = f"was written to slot {slot}, which it has left and {taken_by} has taken"
+            yield _outcome(judge, operation, row, "stale slot", text)
+        if counts is None:
             continue
-        if not row.num_sampled:
-            continue
-        known = row.start + row.num_tokens - row.num_drafts + row.num_sampled
-        token = judge.planner.streams[request].slice(known - 1, known)[0]
         for name, got, expected in (
-            ("num_computed_tokens", computed[slot], row.end),
-            ("token count", total[slot], known),
-            ("last token", last[slot], token),
+            ("num_computed_tokens", computed[slot], counts.num_computed),
+            ("token count", total[slot], counts.total_len),
+            ("last token", last[slot], counts.last_token),
         ):
             if int(got) != expected:
                 text = f"left {name} {int(got)}; the request's own value is {expected}"

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from stalerow.kernels.base.layout import StateEntry
+from stalerow.simulator.oracle.expected import before_forward
 from stalerow.simulator.oracle.explain.decode import Decoder, Provenance
 from stalerow.simulator.oracle.explain.numbers import counted
 from stalerow.simulator.oracle.explain.wording import violation
@@ -30,16 +31,15 @@ def wrong_slots(judge: RankJudge, batch: Batch, rows: Sequence[PlanRow]) -> Iter
     columns, accepted, computed = host(slots.state_idx), host(slots.num_accepted), host(slots.num_computed)
     last, total = host(slots.last_token), host(slots.total_len)
     for slot, row in zip(batch.slots, rows):
-        known = row.start + row.num_tokens - row.num_drafts
-        stream = judge.planner.streams[row.request]
+        meant = before_forward(judge.planner, row)
         checks: list[tuple[Kind, str, int, int]] = [
             ("stale slot", "running column", columns[slot], row.column),
             ("stale slot", "num_accepted", accepted[slot], row.accepted_in_forward),
-            ("rank divergence", "num_computed_tokens", computed[slot], row.start),
+            ("rank divergence", "num_computed_tokens", computed[slot], meant.num_computed),
         ]
-        if row.previous is not None and row.previous.num_sampled:
-            checks.append(("rank divergence", "token count", total[slot], known))
-            checks.append(("rank divergence", "last token", last[slot], stream.slice(known - 1, known)[0]))
+        if meant.total_len is not None and meant.last_token is not None:
+            checks.append(("rank divergence", "token count", total[slot], meant.total_len))
+            checks.append(("rank divergence", "last token", last[slot], meant.last_token))
         for kind, name, got, expected in checks:
             if int(got) != int(expected):
                 yield Violation(
