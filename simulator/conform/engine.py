@@ -66,6 +66,8 @@ def released_options(config: EngineConfig) -> dict[str, Any]:
         "prefix_match_unit": config.prefix_match_unit,
         "retention_interval": config.retention_interval,
         "long_prefill_token_threshold": config.long_prefill_token_threshold,
+        "long_prefill_token_threshold_adaptive": config.long_prefill_token_threshold_adaptive,
+        "max_num_active_seqs": config.max_num_active_seqs,
         "reserve_full_isl": config.reserve_full_isl,
         "watermark": config.watermark,
         "shared_prefix_ckpt": config.shared_prefix_checkpoint,

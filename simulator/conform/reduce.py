@@ -25,6 +25,8 @@ PLAIN = {
     "retention_interval": 0,
     "prefix_match_unit": None,
     "long_prefill_token_threshold": 0,
+    "long_prefill_token_threshold_adaptive": False,
+    "max_num_active_seqs": None,
     "reserve_full_isl": True,
     "watermark": 0.0,
     "shared_prefix_ckpt": False,

@@ -70,6 +70,8 @@ def to_schedule(trace: Trace, name: str) -> Schedule:
         retention_interval=config.retention_interval,
         prefix_match_unit=config.prefix_match_unit,
         long_prefill_token_threshold=config.long_prefill_token_threshold,
+        long_prefill_token_threshold_adaptive=config.long_prefill_token_threshold_adaptive,
+        max_num_active_seqs=config.max_num_active_seqs,
         reserve_full_isl=trace.meta.scheduler_reserve_full_isl,
         watermark=config.watermark or 0.0,
         shared_prefix_checkpoint=config.shared_prefix_ckpt,

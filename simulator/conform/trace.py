@@ -37,6 +37,8 @@ class TraceConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     retention_interval: int | None
     steps: int
     long_prefill_token_threshold: int = 0
+    long_prefill_token_threshold_adaptive: bool = False
+    max_num_active_seqs: int | None = None
     reserve_full_isl: bool | None = None
     watermark: float | None = None
     shared_prefix_ckpt: bool = False
@@ -118,6 +120,8 @@ class Meta(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             prefix_match_unit=c.prefix_match_unit,
             retention_interval=c.retention_interval,
             long_prefill_token_threshold=c.long_prefill_token_threshold,
+            long_prefill_token_threshold_adaptive=c.long_prefill_token_threshold_adaptive,
+            max_num_active_seqs=c.max_num_active_seqs,
             reserve_full_isl=self.scheduler_reserve_full_isl,
             watermark=c.watermark or 0.0,
             shared_prefix_checkpoint=c.shared_prefix_ckpt,

@@ -16,7 +16,21 @@ def random_task(seed: int) -> Task:
     """Options and workload in the driver's format; the same for a seed on every Python."""
     rng = random.Random(f"stalerow-live:{seed}")
     options = _options(rng)
-    return options, {"requests": _requests(rng, options), "aborts": _aborts(rng)}
+    workload = {"requests": _requests(rng, options), "aborts": _aborts(rng)}
+    _limits(seed, options)
+    return options, workload
+
+
+def _own(seed: int, feature: str) -> random.Random:
+    """A stream for one feature, so that a new feature leaves what a seed drew before alone."""
+    return random.Random(f"stalerow-live:{seed}:{feature}")
+
+
+def _limits(seed: int, options: dict[str, Any]) -> None:
+    rng = _own(seed, "active requests")
+    most = rng.randint(1, options["max_num_seqs"])
+    options["max_num_active_seqs"] = most if rng.random() < 0.2 else None
+    options["long_prefill_token_threshold_adaptive"] = _own(seed, "adaptive threshold").random() < 0.4
 
 
 def _options(rng: random.Random) -> dict[str, Any]:

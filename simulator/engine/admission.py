@@ -31,7 +31,8 @@ class Admission:
         queue = scheduler.waiting
         skipped: list[Request] = []
         threshold = scheduler.chunk_threshold()
-        while queue and draft.budget > 0 and len(scheduler.running) < scheduler.config.max_num_seqs:
+        most = scheduler.config.max_num_active_seqs or scheduler.config.max_num_seqs
+        while queue and draft.budget > 0 and len(scheduler.running) < most:
             request = queue[0]
             if request.num_stale_output_tokens:
                 skipped.append(queue.popleft())

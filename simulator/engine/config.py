@@ -43,8 +43,9 @@ class EngineConfig:
     shared-prefix junctions only; None: every boundary; n: one per n tokens); `watermark` is the fraction of
     the pool to keep free when a waiting request is admitted beside running ones. `drop_draft_block` and
     `lookahead_hashes` switch off the two ways in which MTP keeps a hit away from draft KV that it cannot
-    vouch for. `model_runner` 1 has no deferred ring; with pipeline parallelism it needs
-    `async_scheduling=False`.
+    vouch for. `max_num_active_seqs` admits fewer requests than `max_num_seqs` (None: as many);
+    `long_prefill_token_threshold_adaptive` raises the threshold to a fair share of the budget. `model_runner` 1
+    has no deferred ring; with pipeline parallelism it needs `async_scheduling=False`.
     """
 
     groups: tuple[GroupConfig, ...]
@@ -57,6 +58,8 @@ class EngineConfig:
     prefix_match_unit: int | None = None
     retention_interval: int | None = 0
     long_prefill_token_threshold: int = 0
+    long_prefill_token_threshold_adaptive: bool = False
+    max_num_active_seqs: int | None = None
     async_scheduling: bool = True
     model_runner: Literal[1, 2] = 2
     enable_prefix_caching: bool = True
@@ -85,6 +88,10 @@ class EngineConfig:
         for name in ("num_speculative_tokens", "long_prefill_token_threshold"):
             if getattr(self, name) < 0:
                 raise misfit(f"{name} {getattr(self, name)}", "0 or more", "use 0 to switch it off")
+        active = self.max_num_active_seqs
+        if active is not None and not 1 <= active <= self.max_num_seqs:
+            most = f"1 to max_num_seqs {self.max_num_seqs}"
+            raise misfit(f"max_num_active_seqs {active}", most, "use None for as many")
         if self.max_model_len < 2:
             raise misfit(f"max_model_len {self.max_model_len}", "2 or more", "a prompt and an output must fit")
         width = 1 + self.num_speculative_tokens

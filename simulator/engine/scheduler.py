@@ -132,9 +132,15 @@ class Scheduler:
             draft.add_running(request, num_tokens, num_drafts, new_blocks)
 
     def chunk_threshold(self) -> int:
-        """The longest prefill chunk, 0 for no limit; a request that is alone may use the whole budget."""
-        alone = len(self.running) + len(self.waiting) <= 1
-        return 0 if alone else self.config.long_prefill_token_threshold
+        """The longest prefill chunk, 0 for no limit; a request that is alone may use the whole budget.
+
+        An adaptive threshold is never below a fair share of the budget.
+        """
+        config, eligible = self.config, len(self.running) + len(self.waiting)
+        threshold = config.long_prefill_token_threshold if eligible > 1 else 0
+        if threshold and config.long_prefill_token_threshold_adaptive:
+            return max(threshold, config.max_num_batched_tokens // eligible)
+        return threshold
 
     def _next_tokens(self, request: Request, budget: int, threshold: int) -> int:
         """Tokens that a running request can compute now, 0 if it has to wait."""

@@ -118,4 +118,6 @@ MARKS: tuple[str, ...] = (
     "mixed batch",
     "stop token",
     "chunk cut by the threshold",
+    "chunk of a fair share",
+    "admission held by max_num_active_seqs",
 )

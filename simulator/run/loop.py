@@ -32,6 +32,7 @@ from stalerow.simulator.rank.wires import Wires
 from stalerow.simulator.run.blame import kernel_raised
 from stalerow.simulator.run.engine_loop import EngineLoop
 from stalerow.simulator.run.events import event
+from stalerow.simulator.run.situations import Situations
 from stalerow.simulator.schedule.choosers import OrderChooser
 from stalerow.simulator.schedule.values import Schedule
 from stalerow.simulator.truth.plan import Planner
@@ -71,6 +72,7 @@ class Simulation:
             raise UsageError(str(error)) from None
         self.resources = Resources(config, self.found)
         self.planner = planner(schedule.requests, layout.recurrent_block_size, pipeline.drafts)
+        self.situations = Situations(schedule, self.planner, self.marks)
         self.wires = Wires()
         rank_class = RankV1 if pipeline.runner == "v1" else RankV2
         self.ranks: list[Rank] = [
@@ -236,6 +238,7 @@ class Simulation:
                 break
             prompt, stop = self.planner.prompt(request.id), self.planner.stop_tokens(request.id)
             loop.core.add_request(request.id, prompt, request.max_tokens, stop)
+            self.situations.arrived(request.id)
             self._next_arrival += 1
 
     def before_schedule(self, loop: EngineLoop) -> None:
@@ -247,22 +250,7 @@ class Simulation:
         self._last_step = step
         for rank in self.ranks:
             rank.inbox.append(step)
-        marks, threshold = self.marks, self.schedule.limits.long_prefill_token_threshold
-        marks.add("preemption", len(step.preempted))
-        marks.add("empty step", not step.rows)
-        kinds = {row.is_final_or_decode for row in step.rows}
-        marks.add("mixed batch", len(kinds) > 1)
-        for row in plan.rows.values():
-            spec = self.planner.requests[row.request]
-            known = row.start + row.num_tokens - row.num_drafts
-            marks.add("chunked prefill", not row.num_sampled and row.start > 0)
-            marks.add("drafts rejected", row.num_rejected > 0)
-            marks.add("all drafts accepted", row.num_drafts > 0 and not row.num_rejected)
-            marks.add("overshooting decode", known >= spec.prompt_len + (spec.stop or spec.max_tokens))
-            cut = not row.num_sampled and row.num_tokens <= threshold and len(step.rows) > 1
-            marks.add("chunk cut by the threshold", cut)
-            crossed = row.boundary is not None and row.boundary.moves
-            marks.add("boundary crossed by accepted drafts", crossed)
+        self.situations.scheduled(step, plan)
 
     def before_process(self, loop: EngineLoop, step: Step) -> None:
         self._abort("pre_update", loop.steps)
@@ -273,7 +261,7 @@ class Simulation:
     def delivered(self, loop: EngineLoop, step: Step, delivered: Delivered) -> None:
         counts = {name: len(ids) for name, ids in self.planner.plans[step.number].sampled.items()}
         self.resources.processed(step, counts)
-        self.marks.add("stop token", sum(reason == "stop" for _, reason in delivered.outputs.values()))
+        self.situations.delivered(delivered)
 
     def _abort(self, phase: str, step: int) -> None:
         ids = [a.request for a in self.schedule.aborts if a.step == step and a.phase == phase]
@@ -305,6 +293,8 @@ def engine_config(schedule: Schedule) -> EngineConfig:
         model_runner=1 if p.runner == "v1" else 2,
         enable_prefix_caching=limits.prefix_caching,
         long_prefill_token_threshold=limits.long_prefill_token_threshold,
+        long_prefill_token_threshold_adaptive=limits.long_prefill_token_threshold_adaptive,
+        max_num_active_seqs=limits.max_num_active_seqs,
         reserve_full_isl=limits.reserve_full_isl,
         watermark=limits.watermark,
         shared_prefix_checkpoint=limits.shared_prefix_checkpoint,

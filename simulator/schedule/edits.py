@@ -167,6 +167,8 @@ def _plainer_memory(schedule: Schedule) -> Iterator[dict[str, Any]]:
         "max_num_seqs",
         "max_num_batched_tokens",
         "long_prefill_token_threshold",
+        "long_prefill_token_threshold_adaptive",
+        "max_num_active_seqs",
         "reserve_full_isl",
         "watermark",
         "shared_prefix_checkpoint",

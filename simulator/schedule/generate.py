@@ -204,13 +204,16 @@ def _request(
 
 def _limits(draw: _Draw, drafts: int, block_size: int, requests: Sequence[Request]) -> Limits:
     longest = max(r.prompt_len + r.max_tokens for r in requests)
+    threshold = draw.of((0,) * 10 + (block_size, block_size + 3), "chunk threshold")
     return Limits(
         max_num_seqs=draw.of((4, 3, 2, 6), "max_num_seqs"),
         max_num_batched_tokens=max(draw.of((64, 16, 24, 32), "token budget"), block_size + drafts + 1),
         max_model_len=longest + drafts + 2,
         retention_interval=draw.of((0, None, block_size, 2 * block_size), "retention"),
         graph_sizes=draw.of(((), (4,), (2, 4, 8)), "graph sizes"),
-        long_prefill_token_threshold=draw.of((0,) * 10 + (block_size, block_size + 3), "chunk threshold"),
+        long_prefill_token_threshold=threshold,
+        long_prefill_token_threshold_adaptive=threshold > 0 and draw.chance(3, "adaptive chunk threshold"),
+        max_num_active_seqs=draw.of((None,) * 10 + (1, 2), "active requests"),
         reserve_full_isl=not draw.chance(8, "admission without reservation"),
         watermark=draw.of((0.0,) * 10 + (0.05, 0.2), "watermark"),
         shared_prefix_checkpoint=draw.chance(10, "shared-prefix checkpoints"),

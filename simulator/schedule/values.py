@@ -40,9 +40,11 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     boundary). graph_sizes: batch sizes (rows) with a captured decode graph; a uniform decode batch is padded up to one.
     staging_depth: buffers of a host-shared staging pool; None means one per step that may be in flight.
     long_prefill_token_threshold: the longest prefill chunk beside other requests, 0 for no limit. reserve_full_isl: a
-    request is admitted only if its whole prompt fits the pool. watermark: fraction of the pool to keep free when a
-    request is admitted beside running ones. shared_prefix_checkpoint, drop_draft_block, lookahead_hashes: see
-    `EngineConfig`.
+    request is admitted only if its whole prompt fits the pool.
+    long_prefill_token_threshold_adaptive: the threshold is never below a fair share of the budget. max_num_active_seqs:
+    requests that may run at a time, None for max_num_seqs, which sizes the ranks. watermark: fraction of the pool to
+    keep free when a request is admitted beside running ones. shared_prefix_checkpoint, drop_draft_block,
+    lookahead_hashes: see `EngineConfig`.
     """
 
     max_num_seqs: int = 4
@@ -52,6 +54,8 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     prefix_match_unit: int | None = None
     prefix_caching: bool = True
     long_prefill_token_threshold: int = 0
+    long_prefill_token_threshold_adaptive: bool = False
+    max_num_active_seqs: int | None = None
     reserve_full_isl: bool = True
     watermark: float = 0.0
     shared_prefix_checkpoint: bool = False
@@ -193,6 +197,7 @@ def _sizes(schedule: Schedule) -> None:
         "layout.page_padding": (layout.page_padding, 0, 1 << 30),
         "layout.base_offset": (layout.base_offset, 0, 1 << 40),
         "limits.max_num_seqs": (limits.max_num_seqs, 1, 1 << 14),
+        "limits.max_num_active_seqs": (limits.max_num_active_seqs, 1, limits.max_num_seqs),
         "limits.max_num_batched_tokens": (limits.max_num_batched_tokens, 1, 1 << 24),
         "limits.max_model_len": (limits.max_model_len, 1, 1 << 24),
         "limits.staging_depth": (limits.staging_depth, 1, 1 << 14),

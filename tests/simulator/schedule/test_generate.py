@@ -79,7 +79,8 @@ def test_generation_is_repeatable(seed: int) -> None:
 def test_every_limit_is_drawn_both_ways_and_the_plain_one_most_often() -> None:
     schedules = [from_seed(seed) for seed in range(200)]
     plain = Limits()
-    for name in ("long_prefill_token_threshold", "reserve_full_isl", "watermark", "shared_prefix_checkpoint"):
+    names = ("long_prefill_token_threshold", "reserve_full_isl", "watermark", "shared_prefix_checkpoint")
+    for name in (*names, "long_prefill_token_threshold_adaptive", "max_num_active_seqs"):
         drawn = [getattr(s.limits, name) == getattr(plain, name) for s in schedules]
         assert 0.7 * len(drawn) < sum(drawn) < len(drawn), name
     stops = [r.stop for s in schedules for r in s.requests]
@@ -96,7 +97,10 @@ def test_a_request_with_a_stop_token_delivers_up_to_it() -> None:
     outcome = run(made, kernel_set("reference:req-idx"))
     assert outcome.violations == ()
     assert outcome.marks["stop token"] == 1
-    assert "stop token" not in run(
-        msgspec.structs.replace(made, requests=(msgspec.structs.replace(made.requests[0], stop=0),)),
-        kernel_set("reference:req-idx"),
-    ).marks
+    assert (
+        "stop token"
+        not in run(
+            msgspec.structs.replace(made, requests=(msgspec.structs.replace(made.requests[0], stop=0),)),
+            kernel_set("reference:req-idx"),
+        ).marks
+    )

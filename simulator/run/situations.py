@@ -1,0 +1,61 @@
+"""Marks that the engine's steps and outputs show: what a run has met of the situations that are worth testing.
+
+In: every step with its plan, and what processing an output delivered. Out: counts in `Marks`. Situations that only a
+rank or a kernel launch shows are counted by the oracle's judges.
+"""
+
+from __future__ import annotations
+
+from stalerow.simulator.engine.core import Delivered
+from stalerow.simulator.engine.step import Step
+from stalerow.simulator.oracle.violations import Marks
+from stalerow.simulator.schedule.values import Schedule
+from stalerow.simulator.truth.plan import Planner, StepPlan
+
+
+class Situations:
+    """Counts for one run. `arrived` is told of every request that the engine has been given."""
+
+    def __init__(self, schedule: Schedule, planner: Planner, marks: Marks) -> None:
+        self._limits, self._planner, self._marks = schedule.limits, planner, marks
+        self._unfinished: set[str] = set()
+        self._running: set[str] = set()
+
+    def arrived(self, request: str) -> None:
+        self._unfinished.add(request)
+
+    def scheduled(self, step: Step, plan: StepPlan) -> None:
+        marks = self._marks
+        marks.add("preemption", len(step.preempted))
+        marks.add("empty step", not step.rows)
+        marks.add("mixed batch", len({row.is_final_or_decode for row in step.rows}) > 1)
+        self._admissions(step)
+        self._rows(step, plan)
+
+    def _admissions(self, step: Step) -> None:
+        self._unfinished.difference_update(step.finished)
+        self._running.difference_update(step.finished, step.preempted)
+        self._running.update(new.request for new in step.new)
+        most = self._limits.max_num_active_seqs
+        held = most is not None and len(self._running) == most < min(len(self._unfinished), self._limits.max_num_seqs)
+        self._marks.add("admission held by max_num_active_seqs", held)
+
+    def _rows(self, step: Step, plan: StepPlan) -> None:
+        marks, threshold = self._marks, self._limits.long_prefill_token_threshold
+        for row in plan.rows.values():
+            spec = self._planner.requests[row.request]
+            known = row.start + row.num_tokens - row.num_drafts
+            marks.add("chunked prefill", not row.num_sampled and row.start > 0)
+            marks.add("drafts rejected", row.num_rejected > 0)
+            marks.add("all drafts accepted", row.num_drafts > 0 and not row.num_rejected)
+            marks.add("overshooting decode", known >= spec.prompt_len + (spec.stop or spec.max_tokens))
+            cut = not row.num_sampled and row.num_tokens <= threshold and len(step.rows) > 1
+            marks.add("chunk cut by the threshold", cut)
+            share = 0 < threshold < row.num_tokens - row.num_drafts and len(step.rows) > 1
+            marks.add("chunk of a fair share", share and self._limits.long_prefill_token_threshold_adaptive)
+            crossed = row.boundary is not None and row.boundary.moves
+            marks.add("boundary crossed by accepted drafts", crossed)
+
+    def delivered(self, delivered: Delivered) -> None:
+        stops = sum(reason == "stop" for _, reason in delivered.outputs.values())
+        self._marks.add("stop token", stops)
