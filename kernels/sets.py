@@ -8,6 +8,7 @@ imported only when a set needs them.
 
 from __future__ import annotations
 
+import difflib
 import os
 from typing import NamedTuple
 
@@ -54,9 +55,21 @@ def kernel_set(name: str, device: str = "auto") -> KernelSet:
 
         loaded: KernelSet = load(name, device)
         return loaded
-    raise UnknownKernelSet(
-        f"unknown kernel set {name!r}; expected one of {', '.join(KERNEL_SETS)}, a release such as "
-        "'vllm==0.32.0', or the path of a Python source file"
+    raise _unknown(name)
+
+
+def refuse_unknown(name: str) -> None:
+    """Raise UnknownKernelSet for a name that stands for nothing."""
+    if not (name in KERNEL_SETS or looks_external(name)):
+        raise _unknown(name)
+
+
+def _unknown(name: str) -> UnknownKernelSet:
+    close = difflib.get_close_matches(name, KERNEL_SETS, 1)
+    hint = f"did you mean {close[0]!r}? " if close else ""
+    return UnknownKernelSet(
+        f"unknown kernel set {name!r}: {hint}expected one of {', '.join(KERNEL_SETS)}, a release such as "
+        "'vllm==0.32.0', the path of a Python source file, or MODULE:FUNCTION, which makes one"
     )
 
 

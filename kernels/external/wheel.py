@@ -1,13 +1,15 @@
 """A published release, reduced to the few source files that matter: fetched with pip, never installed.
 
 ``fetch("vllm", "0.30.0")`` downloads the wheel with pip in a process of its own, copies the files named in
-`ENGINE_FILES` out of it into the cache, and drops the wheel. A second call finds them and downloads nothing.
+`ENGINE_FILES` out of it into the cache, and drops the wheel. A second call finds them and downloads nothing, unless
+they are damaged (`pins`).
 """
 
 import ast
 import logging
 import os
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -16,6 +18,7 @@ from pathlib import Path
 
 from .cache import cache_root, staged_folder
 from .errors import DownloadError, SourceNotFound
+from .pins import intact, pin, refuse_other, sha256
 
 log = logging.getLogger(__name__)
 
@@ -47,16 +50,22 @@ _VERSIONS = re.compile(r"\(from versions: ([^)]*)\)")
 def fetch(distribution: str, version: str) -> Path:
     """The cached folder with the files of `distribution` at exactly `version`, downloaded if need be.
 
-    Raises `DownloadError` when pip or the network is missing or there is no such version, and
-    `SourceNotFound` when the wheel has no ``v1/worker/mamba_utils.py``.
+    Raises `DownloadError` when pip or the network is missing, there is no such version or it is another file than the
+    first time, and `SourceNotFound` when the wheel has no ``v1/worker/mamba_utils.py``.
     """
-    target = cache_root() / "releases" / distribution / version
-    if target.is_dir():
+    target, requirement = cache_root() / "releases" / distribution / version, f"{distribution}=={version}"
+    if intact(target, KERNEL_FILE):
         return target
-    log.info("fetching the wheel of %s==%s (hundreds of megabytes, once)", distribution, version)
+    damaged = target.is_dir()
+    again = f", since {target} is damaged" if damaged else ", once"
+    log.info("fetching the wheel of %s (hundreds of megabytes%s)", requirement, again)
     with staged_folder(target) as scratch, tempfile.TemporaryDirectory(prefix="stalerow-wheel-") as folder:
-        wheel = _download(f"{distribution}=={version}", Path(folder))
+        wheel = _download(requirement, Path(folder))
         _copy_sources(wheel, scratch)
+        pin(scratch, sha256(wheel))
+        if damaged:
+            refuse_other(target, scratch, requirement)
+            shutil.rmtree(target)
     return target
 
 

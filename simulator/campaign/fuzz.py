@@ -173,6 +173,7 @@ class Campaign:
             options.jobs,
             options.seconds,
             options.keep_going,
+            options.schedule_s,
         )
         flagged = scan.run(self.tally, lambda: self.listener.tick(self.tally, ()))
         self.listener.note(f"{len(flagged)} of {scan.scanned} schedules flagged in packs of {lanes}")
@@ -349,7 +350,8 @@ class Campaign:
     def _lost(self, trial: Trial, done: Done) -> None:
         """A draw whose run killed its process or never returned is a finding of its own kind; it is not shrunk."""
         failure = findings.crash(trial, done.died) if done.died else findings.hang(trial, done.hung)
-        key = (failure.kind, done.died or done.hung)
+        # The line that a hang is at when its time is up is one of a loop's, and how long it had depends on the trial.
+        key = (failure.kind, done.died or done.hung.partition("it was at ")[2].rpartition(":")[0])
         self.tally.count((), failure.kind)
         if key in self._known:
             return

@@ -112,7 +112,8 @@ class Worker:
 
 
 class Workers:
-    """A fixed number of worker processes. Use as a context manager; leaving it ends them at once.
+    """At most `jobs` worker processes, each started when there is a task for it. Use as a context manager; leaving it
+    ends them at once.
 
     `notes` is a folder where each worker keeps a file that names the task it is at, for the case that this process is
     killed too. `limit_s`: seconds that a task may take, unless it says so itself (in its own `limit_s`).
@@ -126,7 +127,8 @@ class Workers:
         self._repeated: list[str] = []
         if notes is not None:
             notes.mkdir(parents=True, exist_ok=True)
-        self._workers = [self._start(i) for i in range(jobs)]
+        self._jobs = jobs
+        self._workers: list[Worker] = []
         self._waiting: deque[tuple[int, Any]] = deque()
         self._tickets = 0
         self._early_deaths = 0
@@ -146,7 +148,7 @@ class Workers:
     @property
     def idle(self) -> int:
         """How many more tasks would start at once."""
-        return max(len(self._workers) - self.running, 0)
+        return max(self._jobs - self.running, 0)
 
     def submit(self, task: Any) -> int:
         """Queue a task; it starts as soon as a worker is free. Returns the ticket that its `Done` will carry."""
@@ -234,6 +236,9 @@ class Workers:
         return Worker(self._work, note)
 
     def _assign(self) -> None:
+        free = sum(worker.at is None for worker in self._workers)
+        for _ in range(min(len(self._waiting) - free, self._jobs - len(self._workers))):
+            self._workers.append(self._start(len(self._workers)))
         for worker in self._workers:
             while self._waiting and worker.at is None:
                 if worker.give(*self._waiting[0]):

@@ -38,10 +38,29 @@ def execute(args: argparse.Namespace) -> int:
     import logging
 
     from stalerow.kernels.external import describe
+    from stalerow.kernels.sets import refuse_unknown
+    from stalerow.simulator.run.subject import Subject, made_by_function
+
+    if made_by_function(args.name):
+        made = Subject(kernels=args.name).load()
+        print(f"{args.name}: the kernel set {made.name!r} that the function makes; align kernels {_place(made.align)}")
+        return 0
+    refuse_unknown(args.name)
 
     logging.basicConfig(level=logging.INFO, format="%(message)s")
     print(describe(args.name))
     return 0
+
+
+def _place(kernels: object) -> str:
+    """Class and file of an object, as far as Python knows them."""
+    import inspect
+
+    made = type(kernels)
+    try:
+        return f"{made.__name__} in {inspect.getsourcefile(made)}"
+    except TypeError:
+        return made.__name__
 
 
 def _scheduler(args: argparse.Namespace) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -15,6 +15,9 @@ if TYPE_CHECKING:
     from stalerow.simulator.run.subject import Subject
     from stalerow.simulator.schedule.draw import Draw
     from stalerow.simulator.schedule.values import Schedule
+
+MAX_JOBS = 1024
+"""More worker processes than any machine here has cores."""
 
 DRAW_OPTIONS = ("family", "pp", "runner", "profile", "swarm", "only_faithful")
 
@@ -124,7 +127,7 @@ def add_trust(parser: argparse.ArgumentParser) -> None:
 
 def add_jobs(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "--jobs", type=positive, default=None, metavar="J", help="worker processes (default: one per core)"
+        "--jobs", type=count_of(1, MAX_JOBS), default=None, metavar="J", help="worker processes (default: one per core)"
     )
 
 
@@ -140,6 +143,17 @@ def positive(text: str) -> int:
     if not re.fullmatch(r"[0-9]{1,18}", text) or int(text) < 1:
         raise argparse.ArgumentTypeError(f"{shown(text)} is not a count: give an integer of at least 1")
     return int(text)
+
+
+def count_of(least: int, most: int = 1 << 24) -> Callable[[str], int]:
+    """Reads an integer from `least` to `most`, for argparse."""
+
+    def read(text: str) -> int:
+        if not re.fullmatch(r"[0-9]{1,18}", text) or not least <= int(text) <= most:
+            raise argparse.ArgumentTypeError(f"{shown(text)} is not a count: give an integer from {least} to {most}")
+        return int(text)
+
+    return read
 
 
 def ranks(text: str) -> int:

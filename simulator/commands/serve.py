@@ -6,14 +6,19 @@ import argparse
 from typing import TYPE_CHECKING
 
 from stalerow.simulator.commands import display
-from stalerow.simulator.commands.options import add_device, add_jobs, job_count, positive
+from stalerow.simulator.commands.options import add_device, add_jobs, count_of, job_count, positive, ranks
 from stalerow.simulator.errors import UsageError
+from stalerow.simulator.oracle.explain.numbers import counted
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from stalerow.simulator.serve.report import RunResult
+    from stalerow.simulator.serve.sweep import ServeJob
     from stalerow.simulator.serve.workload import ServeRequest
 
 FORMAT = 1
+MOST = 1 << 24
 MEAN_ACCEPTANCE_LENGTH = 4.45
 """Of a healthy model on random tokens with four drafts, as reported (vLLM #57807); scaled for other draft counts."""
 
@@ -44,42 +49,39 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def _workload(group: argparse._ArgumentGroup) -> None:
     group.add_argument("--dataset-name", choices=("random", "custom"), default=None, help="default: random")
     group.add_argument("--dataset-path", metavar="FILE", default=None, help="JSON lines of requests (custom)")
-    for name, default, text in (
-        ("--random-input-len", 2048, "mean prompt tokens after the prefix"),
-        ("--random-output-len", 1024, "mean answer of a healthy model, tokens"),
-        ("--random-prefix-len", 1024, "shared prefix, tokens"),
-        ("--num-prompts", 64, "requests"),
-        ("--seed", 42, "of lengths, tokens and acceptance"),
+    for name, least, default, text in (
+        ("--random-input-len", 0, 2048, "mean prompt tokens after the prefix"),
+        ("--random-output-len", 1, 1024, "mean answer of a healthy model, tokens"),
+        ("--random-prefix-len", 0, 1024, "shared prefix, tokens"),
+        ("--num-prompts", 1, 64, "requests"),
+        ("--seed", 0, 42, "of lengths, tokens and acceptance"),
     ):
-        group.add_argument(name, type=_count, default=default, metavar="N", help=f"{text} (default: {default})")
+        read = count_of(least, MOST)
+        group.add_argument(name, type=read, default=default, metavar="N", help=f"{text} (default: {default})")
     group.add_argument("--random-range-ratio", type=float, default=0.75, metavar="R", help="spread of the lengths, +-R")
-    group.add_argument("--max-concurrency", type=_count, nargs="+", default=[8], metavar="N", help="0: no limit")
+    read = count_of(0, MOST)
+    group.add_argument("--max-concurrency", type=read, nargs="+", default=[8], metavar="N", help="0: no limit")
     group.add_argument("--request-rate", type=float, default=float("inf"), metavar="R", help="a second; default: inf")
     group.add_argument("--ignore-eos", action="store_true", help="every answer runs to its length")
     group.add_argument("--max-tokens", type=positive, default=None, metavar="N", help="cap of an endless answer")
 
 
 def _engine(group: argparse._ArgumentGroup) -> None:
-    group.add_argument("--pipeline-parallel-size", "-pp", type=positive, nargs="+", default=[1, 2, 4], metavar="P")
-    for name, default in (
-        ("--num-speculative-tokens", 4),
-        ("--max-num-seqs", 256),
-        ("--max-num-batched-tokens", 8192),
-        ("--block-size", 784),
-        ("--num-gpu-blocks", 2000),
+    group.add_argument("--pipeline-parallel-size", "-pp", type=ranks, nargs="+", default=[1, 2, 4], metavar="P")
+    for name, least, most, default in (
+        ("--num-speculative-tokens", 0, 64, 4),
+        ("--max-num-seqs", 1, 1 << 14, 256),
+        ("--max-num-batched-tokens", 1, MOST, 8192),
+        ("--block-size", 1, MOST, 784),
+        ("--num-gpu-blocks", 2, MOST, 2000),
     ):
-        group.add_argument(name, type=_count, default=default, metavar="N", help=f"default: {default}")
+        read = count_of(least, most)
+        group.add_argument(name, type=read, default=default, metavar="N", help=f"default: {default}")
     group.add_argument("--async-scheduling", action=argparse.BooleanOptionalAction, default=True)
     group.add_argument("--enable-prefix-caching", action=argparse.BooleanOptionalAction, default=True)
     group.add_argument("--cudagraph-capture-sizes", type=positive, nargs="+", default=[], metavar="N", help="tokens")
     group.add_argument("--retention", choices=("sparse", "dense"), default="sparse", help="boundary states kept cached")
     group.add_argument("--profile", default="0.32", metavar="V", help="release of the scheduler: 0.32 or 0.33")
-
-
-def _count(text: str) -> int:
-    if not text.isdecimal():
-        raise argparse.ArgumentTypeError(f"{text!r} is not a count: give an integer of at least 0")
-    return int(text)
 
 
 def execute(args: argparse.Namespace) -> int:
@@ -129,6 +131,7 @@ def execute(args: argparse.Namespace) -> int:
         for kernels in args.kernels
     ]
     workers = job_count(args.jobs) if all(k.startswith("reference:") for k in args.kernels) else args.jobs or 1
+    _check_memory(jobs, workers)
     listener = None
     if args.trace:
         if len(jobs) > 1:
@@ -164,13 +167,32 @@ def execute(args: argparse.Namespace) -> int:
     return 0 if all(result.clean for result in results) else 1
 
 
+def _check_memory(jobs: Sequence[ServeJob], workers: int) -> None:
+    """Raises `UsageError` if the runs that go on at once do not fit."""
+    from stalerow.simulator.run.sizes import check_bytes, needed_bytes
+    from stalerow.simulator.serve.workload import longest
+
+    def needed(job: ServeJob) -> int:
+        tokens = sum(r.prompt_len + r.max_tokens for r in job.requests)
+        return needed_bytes(job.options.schedule(longest(job.requests)), tokens)
+
+    largest = sorted(map(needed, jobs))[-workers:]
+    names = "--num-gpu-blocks, --pipeline-parallel-size, --num-prompts, the lengths, or --jobs"
+    take = "takes" if len(largest) == 1 else "take"
+    check_bytes(sum(largest), f"{counted(len(largest), 'run')} at once {take}", names)
+
+
 def _requests(args: argparse.Namespace) -> tuple[ServeRequest, ...]:
+    from stalerow.simulator.run.sizes import TOKEN_BYTES, check_bytes
     from stalerow.simulator.serve.workload import RandomDataset, read_requests
 
     custom = args.dataset_path is not None
     if (args.dataset_name or ("custom" if custom else "random")) == "random":
         if custom:
             raise UsageError(f"--dataset-path {args.dataset_path} with --dataset-name random: use custom")
+        each = args.random_prefix_len + args.random_input_len + args.random_output_len
+        names = "--num-prompts, --random-prefix-len, --random-input-len or --random-output-len"
+        check_bytes(args.num_prompts * each * TOKEN_BYTES, "the prompts and answers take", names)
         return RandomDataset(
             num_prompts=args.num_prompts,
             input_len=args.random_input_len,

@@ -65,7 +65,9 @@ class Child:
             self._errors.close()
             raise LiveError(f"{self._python}: expected a Python interpreter ({error}); check the path") from error
         try:
-            self.version = str(self._read()["ready"])
+            self.version = str(self._read().get("ready", ""))
+            if not self.version:
+                raise LiveError(f"{self._python} does not say which vLLM it has: give one that has vLLM")
         except BaseException:
             self.close()
             raise
@@ -117,7 +119,14 @@ class Child:
         line = stdout.readline() if stdout else ""
         if not line:
             raise LiveError(f"{self._python} gave no answer: {self._last_words()}")
-        return msgspec.json.decode(line, type=dict[str, Any])
+        try:
+            return msgspec.json.decode(line, type=dict[str, Any])
+        except msgspec.MsgspecError:
+            said = line.strip()[:60]
+            raise LiveError(
+                f"{self._python} said {said!r}, which is no answer of a driver: give the Python of an environment "
+                "that has vLLM"
+            ) from None
 
     def _last_words(self) -> str:
         if self._errors is None:

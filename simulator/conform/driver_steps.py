@@ -8,13 +8,17 @@ whether the scheduler has something left to do.
 from collections.abc import Callable, Iterator
 from typing import Any
 
-import driver  # type: ignore[import-not-found]
-from driver_vllm import DEFAULTS, Released  # type: ignore[import-not-found]
+if __package__:
+    from stalerow.simulator.conform import driver
+    from stalerow.simulator.conform.driver_vllm import DEFAULTS, Released
+else:
+    import driver  # type: ignore[import-not-found, no-redef]
+    from driver_vllm import DEFAULTS, Released  # type: ignore[import-not-found, no-redef]
 
 Lists = dict[str, list[list[int]]]
 
 
-class Session(driver.Run):  # type: ignore[misc]
+class Session(driver.Run):
     """One engine. The caller keeps time: it decides when to schedule and when to process the oldest step."""
 
     def __init__(self, released: Any) -> None:

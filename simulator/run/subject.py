@@ -123,9 +123,14 @@ class Subject(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 def _load(name: str, device: str) -> KernelSet:
     from stalerow.kernels.sets import kernel_set
 
-    if not name.startswith(REFERENCE) and re.fullmatch(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*", name):
+    if made_by_function(name):
         return _made(name, device)
     return kernel_set(name, "auto" if name.startswith(REFERENCE) else device)
+
+
+def made_by_function(name: str) -> bool:
+    """Whether a name is MODULE:FUNCTION, of a function that makes a kernel set."""
+    return not name.startswith(REFERENCE) and re.fullmatch(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*", name) is not None
 
 
 def _made(name: str, device: str) -> KernelSet:

@@ -6,6 +6,7 @@ which schedule) and weigh a step against another; they are not measurements, and
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 import msgspec
@@ -61,7 +62,7 @@ def with_changes(changes: Sequence[str]) -> Costs:
         if name not in Costs.__struct_fields__:
             raise UsageError(f"cost {change!r}: give NAME=VALUE with one of {', '.join(Costs.__struct_fields__)}")
         least = 1 if name in ("link_tokens", "copy_kib") else 0
-        if not text.isdecimal() or int(text) < least:
-            raise UsageError(f"cost {change!r}: give an integer of at least {least}")
+        if not re.fullmatch(r"[0-9]{1,12}", text) or int(text) < least:
+            raise UsageError(f"cost {name}={text[:40]!r}: give an integer of at least {least}, of 12 digits at most")
         values[name] = int(text)
     return Costs(**values)

@@ -71,7 +71,7 @@ class RandomDataset(msgspec.Struct, frozen=True, kw_only=True):
         """The requests in the order of their arrival. Raises `UsageError`."""
         if not 0 <= self.range_ratio < 1:
             raise UsageError(f"--random-range-ratio {self.range_ratio:g}: give a share from 0 to below 1")
-        if self.request_rate is not None and self.request_rate <= 0:
+        if self.request_rate is not None and not self.request_rate > 0:
             raise UsageError(f"--request-rate {self.request_rate:g}: give requests per second above 0, or inf")
         draw = SeededChooser(self.seed)
         made: list[ServeRequest] = []

@@ -28,6 +28,9 @@ from stalerow.simulator.universes.pack import pack
 from stalerow.simulator.universes.record import record
 from stalerow.simulator.universes.tape import Tape
 
+AT_ONCE = 16
+"""Schedules of a pack that are given as much time as one by itself: a pack takes far less than its schedules alone."""
+
 CHUNK = 128
 """Seeds that a worker records at a time where another process executes them."""
 
@@ -71,6 +74,7 @@ class Record:
     draws: tuple[Draw, ...]
     subject: Subject
     lanes: int | None
+    limit_s: float | None = None
 
     def __str__(self) -> str:
         return f"seeds {self.draws[0].seed} to {self.draws[-1].seed}, family {self.draws[0].family}, in a pack"
@@ -94,6 +98,7 @@ class Lockstep:
     recorded: list[Recorded]
     subject: Subject
     lanes: int
+    limit_s: float | None = None
 
     def __str__(self) -> str:
         return f"a pack of {len(self.recorded)} schedules"
@@ -181,7 +186,7 @@ class _TimeIsUp(Exception):
 class Scan:
     """Seeds in packs of `lanes`; pack number k belongs to family `k % families`.
 
-    `together`: one process executes what all others record.
+    `together`: one process executes what all others record. `schedule_s`: seconds that one schedule may take.
     """
 
     def __init__(
@@ -193,11 +198,13 @@ class Scan:
         jobs: int,
         seconds: float | None = None,
         keep_going: bool = False,
+        schedule_s: float | None = None,
     ) -> None:
         if subject.faults:
             raise UsageError("many universes run kernel sets as they are: leave out --fault or --universes")
         self._subject, self._draws, self._lanes, self._families = subject, draws, lanes, families
         self._jobs, self._seconds, self._keep_going = jobs, seconds, keep_going
+        self._limit_s = None if schedule_s is None else schedule_s * (1 + lanes / AT_ONCE)
         self.together = subject.on_gpu()
         self.flagged: list[Universe] = []
         self.unlike: list[Universe] = []
@@ -245,7 +252,7 @@ class Scan:
             for done in recorders.map(self._tasks(), meanwhile):
                 waiting += _value(done)
                 if len(waiting) >= self._lanes:
-                    executor.submit(Lockstep(waiting, self._subject, self._lanes))
+                    executor.submit(Lockstep(waiting, self._subject, self._lanes, self._limit_s))
                     waiting = []
                 # Recording must not run away from execution.
                 while executor.running > 1:
@@ -255,20 +262,20 @@ class Scan:
                 for ended in executor.wait(0):
                     yield self._universes(ended)
             if waiting:
-                executor.submit(Lockstep(waiting, self._subject, self._lanes))
+                executor.submit(Lockstep(waiting, self._subject, self._lanes, self._limit_s))
             while executor.running:
                 for ended in executor.wait(TICK_S):
                     yield self._universes(ended)
                 meanwhile()
 
     def _universes(self, done: Done) -> list[Universe]:
-        """What a task showed; where it killed its process, every schedule of it has to run alone."""
-        if not done.died:
+        """What a task showed; where it never returned or killed its process, every schedule of it runs alone."""
+        if not (done.died or done.hung):
             universes: list[Universe] = _value(done)
             return universes
         task: Record | Lockstep = done.task
         draws = task.draws if isinstance(task, Record) else [draw for draw, _, _ in task.recorded]
-        return _refused(draws, f"its process ended ({done.died})")
+        return _refused(draws, done.hung or f"its process ended ({done.died})")
 
     def _tasks(self) -> Iterator[Record]:
         size = CHUNK if self.together else self._lanes
@@ -283,12 +290,12 @@ class Scan:
             yield self._task(chunk)
 
     def _task(self, draws: list[Draw]) -> Record:
-        return Record(tuple(draws), self._subject, None if self.together else self._lanes)
+        return Record(tuple(draws), self._subject, None if self.together else self._lanes, self._limit_s)
 
 
 def _value(done: Done) -> list:  # type: ignore[type-arg]
     if done.error is not None:
         raise done.error
-    if done.died:
-        raise InternalError(f"a worker that was recording {done.task} {done.died}")
+    if done.died or done.hung:
+        raise InternalError(f"a worker that was recording {done.task} {done.died or done.hung}")
     return list(done.value)

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
+import re
+import shutil
 import subprocess
 import zipfile
 from collections.abc import Callable
@@ -12,6 +16,7 @@ import pytest
 from stalerow.kernels.external import DownloadError, SourceNotFound, describe
 from stalerow.kernels.external import cache as cache_module
 from stalerow.kernels.external import wheel as wheel_module
+from stalerow.kernels.external.pins import PINS
 
 from .synthetic import KERNEL_FILE, TABLES_FILE, write_engine
 
@@ -52,7 +57,58 @@ def test_a_release_is_downloaded_once_and_only_its_sources_stay(pip: FakePip, ca
     assert len(pip.commands) == 1
     kept = sorted(path.relative_to(cache).as_posix() for path in cache.rglob("*") if path.is_file())
     folder = "releases/vllm/9.9.9"
-    assert kept == sorted(f"{folder}/{path}" for path in wheel_module.ENGINE_FILES)
+    assert kept == sorted(f"{folder}/{path}" for path in (*wheel_module.ENGINE_FILES, PINS))
+
+
+@pytest.mark.parametrize("damage", ["truncated", "emptied", "removed", "empty folder"])
+def test_a_damaged_release_is_fetched_again(pip: FakePip, cache: Path, damage: str) -> None:
+    first, folder = describe("vllm==9.9.9"), cache / "releases/vllm/9.9.9"
+    file = folder / KERNEL_FILE
+    if damage == "truncated":
+        file.write_bytes(file.read_bytes()[:-20])
+    elif damage == "emptied":
+        file.write_bytes(b"")
+    else:
+        file.unlink()
+    if damage == "empty folder":
+        shutil.rmtree(folder)
+        folder.mkdir()
+    assert describe("vllm==9.9.9") == first
+    assert len(pip.commands) == 2
+
+
+def test_a_release_is_pinned_to_what_was_fetched_first(pip: FakePip, cache: Path) -> None:
+    describe("vllm==9.9.9")
+    file = cache / "releases/vllm/9.9.9" / KERNEL_FILE
+    file.write_text("# something else\n")
+    changed = pip.engine / "vllm" / KERNEL_FILE
+    changed.write_text(changed.read_text() + "\n# a line more\n")
+    with pytest.raises(DownloadError, match=f"serves another {KERNEL_FILE} than when it was first fetched") as caught:
+        describe("vllm==9.9.9")
+    assert str(cache) in str(caught.value)
+    assert file.read_text() == "# something else\n"
+
+
+def test_the_hashes_of_wheel_and_files_are_kept(pip: FakePip, cache: Path) -> None:
+    describe("vllm==9.9.9")
+    folder = cache / "releases/vllm/9.9.9"
+    pins = json.loads((folder / PINS).read_text())
+    assert re.fullmatch("[0-9a-f]{64}", pins["wheel"])
+    assert pins["files"][KERNEL_FILE] == hashlib.sha256((folder / KERNEL_FILE).read_bytes()).hexdigest()
+
+
+@pytest.mark.parametrize(("text", "asked"), [("x = 1\n", 0), ("def f(\n", 1)])
+def test_a_folder_without_hashes_is_taken_if_all_of_it_is_python(
+    pip: FakePip, cache: Path, text: str, asked: int
+) -> None:
+    describe("vllm==9.9.9")
+    pip.commands.clear()
+    folder = cache / "releases/vllm/9.9.9"
+    (folder / PINS).unlink()
+    (folder / TABLES_FILE).write_text(text)
+    assert wheel_module.fetch("vllm", "9.9.9") == folder
+    assert len(pip.commands) == asked
+    assert (folder / PINS).is_file()
 
 
 def test_pip_never_installs_builds_or_resolves(pip: FakePip) -> None:

@@ -154,3 +154,13 @@ def test_what_packs_cannot_run_is_refused(tmp_path: Path, capsys: Any) -> None:
     with pytest.raises(SystemExit, match="2"):
         cli.main(["replay", "3", "--family", "x"])
     assert "'x' is not a number" in capsys.readouterr().err
+
+
+def test_kernels_that_do_not_return_end_their_pack_and_are_a_finding(tmp_path: Path, doubles: str) -> None:
+    tally, listener = fuzz(
+        tmp_path / "failures", Subject(kernels="stalerow_doubles:hangs"), runs=2, universes=2, schedule_s=3.0
+    )
+    (finding,) = tally.findings
+    assert finding.failure.kind == "hang"
+    assert "2 of 2 schedules flagged in packs of 2" in listener.notes
+    assert tally.exit_code() == 1
