@@ -27,6 +27,7 @@ class _Entry(msgspec.Struct, frozen=True):
 
     code: bytes
     sites: list[Site]
+    shared_bytes: int = 0
 
 
 _decode = msgspec.msgpack.Decoder(_Entry).decode
@@ -36,13 +37,28 @@ def compiled(
     fn: Any, signature: Mapping[str, str], constants: Mapping[tuple[int, ...], Any]
 ) -> tuple[native.Run, Sequence[Site]]:
     """A kernel for one signature, from the cache or compiled now. Raises what compiling raises."""
+    entry = _entry(fn, signature, constants, False)
+    return native.load(entry.code), entry.sites
+
+
+def interleaved(
+    fn: Any, signature: Mapping[str, str], constants: Mapping[tuple[int, ...], Any]
+) -> tuple[native.Interleaved, Sequence[Site]]:
+    """The same in the form whose programs can be interleaved."""
+    entry = _entry(fn, signature, constants, True)
+    return native.load_interleaved(entry.code, entry.shared_bytes), entry.sites
+
+
+def _entry(
+    fn: Any, signature: Mapping[str, str], constants: Mapping[tuple[int, ...], Any], interleaved: bool
+) -> _Entry:
     key = _key(fn, signature, constants)
-    path = folder() / f"{fn.__name__}-{key}.kernel"
+    path = folder() / f"{fn.__name__}-{key}{'-interleaved' if interleaved else ''}.kernel"
     entry = _read(path)
     if entry is None:
-        entry = _build(fn, signature, constants)
+        entry = _build(fn, signature, constants, interleaved)
         _write(path, entry)
-    return native.load(entry.code), entry.sites
+    return entry
 
 
 def folder() -> Path:
@@ -68,12 +84,15 @@ def _translator() -> str:
     return digest.hexdigest()
 
 
-def _build(fn: Any, signature: Mapping[str, str], constants: Mapping[tuple[int, ...], Any]) -> _Entry:
+def _build(
+    fn: Any, signature: Mapping[str, str], constants: Mapping[tuple[int, ...], Any], interleaved: bool
+) -> _Entry:
     from stalerow.kernels.compiled.frontend import lower
     from stalerow.kernels.compiled.function import Translation
 
-    translation = Translation(lower(fn, signature, constants))
-    return _Entry(native.machine_code(str(translation.module)), translation.sites)
+    translation = Translation(lower(fn, signature, constants), interleaved)
+    code = native.machine_code(str(translation.module), coroutines=interleaved)
+    return _Entry(code, translation.sites, translation.shared_bytes)
 
 
 def _read(path: Path) -> _Entry | None:

@@ -2,7 +2,8 @@
 
 The result is a module with one function, `run(arguments)`, that runs every program of a grid and returns 0,
 or stops at the first access or assertion that fails and says which (`Site`). `arguments` is a row of 64-bit words:
-the kernel's parameters, then the words of `Extra`.
+the kernel's parameters, then the words of `Extra`. The other form, for programs that are interleaved, is of
+`coroutines`.
 """
 
 from __future__ import annotations
@@ -16,10 +17,11 @@ from llvmlite import ir
 
 from stalerow.kernels.compiled import arithmetic, values
 from stalerow.kernels.compiled.arithmetic import ADDRESS, SIZES, llvm_type, stored_type
+from stalerow.kernels.compiled.coroutines import Coroutine
 from stalerow.kernels.compiled.errors import Unsupported
 from stalerow.kernels.compiled.memory import Access, declare_find
 from stalerow.kernels.compiled.mlir import Block, Module, Op, Type
-from stalerow.kernels.compiled.sites import Extra, Site
+from stalerow.kernels.compiled.sites import Extra, Site, Stop
 from stalerow.kernels.compiled.values import Elementwise, Index, Lane, Lanes, Splat, Stored
 
 Value: TypeAlias = Any
@@ -40,9 +42,12 @@ class Slot:
 
 
 class Translation:
-    """Emits one kernel. `sites` are the places that can fail, in the order of their numbers."""
+    """Emits one kernel. `sites` are the places that can fail, in the order of their numbers.
 
-    def __init__(self, source: Module) -> None:
+    interleaved: in the form whose programs can be interleaved; `shared_bytes` is what each program needs to be given.
+    """
+
+    def __init__(self, source: Module, interleaved: bool = False) -> None:
         self.source = source
         self.kernel = source.entry
         self.sites: list[Site] = []
@@ -51,28 +56,53 @@ class Translation:
         self._kinds = _kinds(source)
         self._stored_bytes = 0
         self._find = declare_find(self.module)
+        self.coroutine = Coroutine(self) if interleaved else None
         self._program()
-        self._run()
+        if self.coroutine:
+            self.coroutine.drivers()
+        else:
+            self._run()
+
+    @property
+    def shared_bytes(self) -> int:
+        return self.coroutine.shared_bytes if self.coroutine else 0
 
     def _program(self) -> None:
         """`program(arguments, x, y, z)`: one program of the grid; 0, or 1 after a failure."""
-        kind = ir.FunctionType(WORD, [ADDRESS, WORD, WORD, WORD])
-        self.program = ir.Function(self.module, kind, "program")
-        self.program.linkage = "internal"
+        if self.coroutine:
+            self.program = self.coroutine.function
+        else:
+            kind = ir.FunctionType(WORD, [ADDRESS, WORD, WORD, WORD])
+            self.program = ir.Function(self.module, kind, "program")
+            self.program.linkage = "internal"
         self.entry = self.program.append_basic_block("entry")
         self.head = ir.IRBuilder(self.entry)
         self.words = self.program.args[0]
-        self.ids = self.program.args[1:]
+        self.ids = self.program.args[1:4]
         function = self.source.functions[self.kernel]
         self.num_parameters = len(function.blocks[0].arguments)
+        if self.coroutine:
+            self.coroutine.begin()
         self.b = ir.IRBuilder(self.program.append_basic_block("body"))
         body = self.b.block
         parameters = [
             self._parameter(i, self._known(kind, function.blocks[0].ops[0]))
             for i, (_, kind) in enumerate(function.blocks[0].arguments)
         ]
-        self._blocks(function.blocks, parameters, lambda results: self.b.ret(WORD(0)))
+        self._blocks(function.blocks, parameters, lambda results: self._leave(Stop.DONE))
         self.head.branch(body)
+
+    def _leave(self, why: Stop) -> None:
+        """End the program here."""
+        if self.coroutine:
+            self.coroutine.leave(why)
+        else:
+            self.b.ret(WORD(why != Stop.DONE))
+
+    def barrier(self) -> None:
+        """All warps of the program come here before any goes on."""
+        if self.coroutine:
+            self.coroutine.stop(Stop.BARRIER)
 
     def _run(self) -> None:
         """`run(arguments)`: every program of the grid, in the order that is asked for."""
@@ -346,7 +376,9 @@ class Translation:
                     self._env[number] = values.half(source, which)
             case "tt.assert":
                 self._assertion(op)
-            case "tt.print" | "llvm.intr.assume" | "ttg.barrier" | "gpu.barrier" | "ttg.local_barrier":
+            case "ttg.barrier" | "gpu.barrier" | "ttg.local_barrier":
+                self.barrier()
+            case "tt.print" | "llvm.intr.assume":
                 pass
             case _:
                 self._env[op.results[0][0]] = self._pure(op)
@@ -418,6 +450,7 @@ class Translation:
         """A reduction, or a scan that also keeps every intermediate result."""
         axis = int(op.attributes["axis"])
         operands = self._operands(op)
+        self.barrier()
         shape = operands[0].shape
         scan = op.name == "tt.scan"
         rest = (*shape[:axis], *shape[axis + 1 :])
@@ -472,7 +505,7 @@ class Translation:
         facts = [ADDRESS(site), *(b.sext(i, ADDRESS) for i in self.ids), address]
         for number, fact in enumerate(facts):
             b.store(fact, b.inttoptr(b.add(failure, ADDRESS(8 * number)), ir.PointerType()))
-        b.ret(WORD(1))
+        self._leave(Stop.FAILED)
         b.position_at_end(good)
 
     def find(self, address: ir.Value, size: int) -> ir.Value:

@@ -7,20 +7,23 @@ What a launch may touch are the tensors that it is given, and what those that ho
 
 from __future__ import annotations
 
+import ctypes
 import struct
 from array import array
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import torch
 from triton.runtime.jit import JITFunction
 
 from stalerow.kernels.base.memory import Region, WildAccess, reached_by, region_of
-from stalerow.kernels.compiled import cache
+from stalerow.kernels.compiled import cache, interleave
 from stalerow.kernels.compiled.errors import KernelAssertion
-from stalerow.kernels.compiled.native import Run
-from stalerow.kernels.compiled.sites import FAILURE_WORDS, Site
+from stalerow.kernels.compiled.interleave import Lags
+from stalerow.kernels.compiled.native import Interleaved, Run
+from stalerow.kernels.compiled.races import Log
+from stalerow.kernels.compiled.sites import FAILURE_WORDS, Signal, Site
 
 _DTYPES = {
     torch.bool: "*i1",
@@ -45,9 +48,9 @@ _OPTIONS = frozenset(
 
 
 class Compiled(NamedTuple):
-    """A kernel for one signature, ready to run."""
+    """A kernel for one signature, ready to run in the one form or the other."""
 
-    run: Run
+    run: Run | Interleaved
     words: struct.Struct
     sites: Sequence[Site]
 
@@ -135,16 +138,21 @@ def launch(fn: JITFunction[Any], grid: Any, args: tuple[Any, ...], kwargs: Mappi
         else:
             key.append(_kind(value, annotated))
             words.append(value)
-    found = tuple(key)
+    interleaver = _interleavers[-1] if _interleavers else None
+    found = (interleaver is not None, *key)
     compiled = kernel.compiled.get(found)
     if compiled is None:
-        compiled = kernel.compiled[found] = _compile(kernel, found)
+        compiled = kernel.compiled[found] = _compile(kernel, tuple(key), interleaver is not None)
     if callable(grid):
         grid = grid(dict(zip([name for name, *_ in kernel.parameters], values)))
     x, y, z = (*grid, 1, 1)[:3]
     bounds = array("Q", ranges)
     failure = array("q", bytes(8 * FAILURE_WORDS))
-    order = array("q", _order[-1](x * y * z)) if _order else None
+    if interleaver is not None:
+        order = array("Q", bytes(8 * len(Signal)))
+        order[Signal.WARPS] = kwargs.get("num_warps", interleave.DEFAULT_WARPS)
+    else:
+        order = array("q", _order[-1](x * y * z)) if _order else None
     packed = compiled.words.pack(
         *words,
         x,
@@ -155,8 +163,62 @@ def launch(fn: JITFunction[Any], grid: Any, args: tuple[Any, ...], kwargs: Mappi
         failure.buffer_info()[0],
         order.buffer_info()[0] if order else 0,
     )
-    if compiled.run(packed):
+    if isinstance(compiled.run, Interleaved):
+        assert interleaver is not None and order is not None
+        fine = _interleave(kernel, compiled, values, packed, order, (x, y, z), interleaver)
+    else:
+        fine = not compiled.run(packed)
+    if not fine:
         raise _failed(kernel, compiled, values, failure)
+
+
+def _interleave(
+    kernel: _Kernel,
+    compiled: Compiled,
+    values: list[Any],
+    packed: bytes,
+    signal: array[int],
+    grid: tuple[int, int, int],
+    interleaver: Interleaver,
+) -> bool:
+    assert isinstance(compiled.run, Interleaved)
+    words = ctypes.create_string_buffer(packed, len(packed))
+    lags = interleaver.lags(kernel.name)
+    ran = interleave.run(compiled.run, words, signal, grid, lags, interleaver.barriers)
+
+    def place(address: int, size: int) -> tuple[str, int | None]:
+        return _nearest(_regions(kernel, values), address, size)
+
+    warps = signal[Signal.WARPS]
+    interleaver.ran(Log(kernel.name, grid, warps, compiled.sites, ran.entries, ran.complete, ran.taken, place))
+    return ran.fine
+
+
+class Interleaver(Protocol):
+    """Says where the threads of launches lag, and is told what they touched. barriers: whether they hold anybody up."""
+
+    barriers: bool
+
+    def lags(self, kernel: str) -> Lags:
+        """For the launch of the kernel of that name that comes now."""
+        ...
+
+    def ran(self, log: Log) -> None:
+        """The launch is over, whether its programs ended or one of them failed."""
+        ...
+
+
+_interleavers: list[Interleaver] = []
+
+
+@contextmanager
+def interleaved(interleaver: Interleaver) -> Iterator[None]:
+    """Run the launches inside with their programs interleaved. Not for launches from several threads at once."""
+    _interleavers.append(interleaver)
+    try:
+        yield
+    finally:
+        _interleavers.pop()
 
 
 _order: list[Callable[[int], Sequence[int]]] = []
@@ -184,11 +246,12 @@ def _extent(tensor: torch.Tensor) -> int:
     return (1 + sum((n - 1) * s for n, s in zip(tensor.shape, tensor.stride()))) * tensor.element_size()
 
 
-def _compile(kernel: _Kernel, key: tuple[Any, ...]) -> Compiled:
+def _compile(kernel: _Kernel, key: tuple[Any, ...], interleaved: bool) -> Compiled:
     names = [name for name, *_ in kernel.parameters]
     signature = {name: "constexpr" if isinstance(kind, tuple) else kind for name, kind in zip(names, key)}
     constants: dict[tuple[int, ...], Any] = {(i,): kind[0] for i, kind in enumerate(key) if isinstance(kind, tuple)}
-    run, sites = cache.compiled(kernel.fn, signature, constants)
+    run: Run | Interleaved
+    run, sites = (cache.interleaved if interleaved else cache.compiled)(kernel.fn, signature, constants)
     kinds = [kind for kind in key if not isinstance(kind, tuple)]
     form = "<" + "".join("Q" if kind[0] == "*" else _PACKED.get(kind, "q") for kind in kinds) + "qqqQqQQ"
     return Compiled(run, struct.Struct(form), sites)
@@ -200,13 +263,18 @@ def _failed(kernel: _Kernel, compiled: Compiled, values: list[Any], failure: arr
     site = compiled.sites[number]
     if not site.size:
         return KernelAssertion(f"{kernel.name} at {site.file}:{site.line}: program {(x, y, z)}: {site.what}")
+    address &= (1 << 64) - 1
+    near, block = _nearest(_regions(kernel, values), address, site.size)
+    return WildAccess(kernel.name, site.what, site.size, address, (x, y, z), site.file, site.line, near, block)
+
+
+def _regions(kernel: _Kernel, values: list[Any]) -> list[Region]:
+    """What a launch may touch."""
     regions: list[Region] = []
     for value, (name, *_) in zip(values, kernel.parameters):
         if isinstance(value, torch.Tensor):
             regions += (region_of(value) or Region(value, name), *(reached_by(value) or ()))
-    address &= (1 << 64) - 1
-    near, block = _nearest(regions, address, site.size)
-    return WildAccess(kernel.name, site.what, site.size, address, (x, y, z), site.file, site.line, near, block)
+    return regions
 
 
 def _nearest(regions: list[Region], address: int, size: int) -> tuple[str, int | None]:

@@ -6,7 +6,7 @@ import ctypes
 import threading
 from collections.abc import Callable
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 from stalerow.kernels.compiled.errors import MissingCompiler
 
@@ -14,6 +14,23 @@ Run = Callable[[bytes], int]
 """Runs a grid; takes the words described in `sites`, returns 0 or 1 after a failure."""
 
 _RUN = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_char_p)
+
+class Interleaved(NamedTuple):
+    """The functions of a kernel in the form of `coroutines`, and the memory that each program has to be given."""
+
+    start: Callable[[int, int, int, int, int, int], int]
+    advance: Callable[[int, int, int], None]
+    drop: Callable[[int], None]
+    shared_bytes: int
+    library: Any
+
+
+_START = ctypes.CFUNCTYPE(
+    ctypes.c_void_p,
+    *(ctypes.c_uint64, ctypes.c_int32, ctypes.c_int32, ctypes.c_int32, ctypes.c_uint64, ctypes.c_uint64),
+)
+_ADVANCE = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_uint64, ctypes.c_uint64)
+_DROP = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
 _lock = threading.Lock()
 _libraries = 0
 
@@ -50,8 +67,8 @@ def _jit() -> Any:
     return _llvm().create_lljit_compiler()
 
 
-def machine_code(text: str) -> bytes:
-    """The object file of a module given as LLVM assembly.
+def machine_code(text: str, coroutines: bool = False) -> bytes:
+    """The object file of a module given as LLVM assembly; with `coroutines` those in it are taken apart.
 
     Three cheap passes and the quick code generator: 25 ms a kernel. All of -O1 takes 14 times as long and saves
     7 ms of a schedule's 100, of which most is spent outside kernels.
@@ -69,17 +86,33 @@ def machine_code(text: str) -> bytes:
     for function in module.functions:
         if not function.is_declaration:
             passes.run(function, builder)
+    if coroutines:
+        plain = llvm.create_pass_builder(machine, llvm.create_pipeline_tuning_options(speed_level=0))
+        plain.getModulePassManager().run(module, plain)
     code: bytes = machine.emit_object(module)
     return code
 
 
 def load(code: bytes) -> Run:
     """The function `run` of an object file. It stays loaded for as long as what is returned lives."""
-    global _libraries
-    with _lock:
-        _libraries += 1
-        library = _llvm().JITLibraryBuilder().add_object_img(code).add_current_process().export_symbol("run")
-        tracker = library.link(_jit(), f"kernel{_libraries}")
+    tracker = _linked(code, "run")
     run = _RUN(tracker["run"])
     run.library = tracker  # type: ignore[attr-defined]
     return run
+
+
+def load_interleaved(code: bytes, shared_bytes: int) -> Interleaved:
+    """The functions of an object file whose programs can be interleaved."""
+    tracker = _linked(code, "start", "advance", "drop")
+    functions = _START(tracker["start"]), _ADVANCE(tracker["advance"]), _DROP(tracker["drop"])
+    return Interleaved(*functions, shared_bytes, tracker)
+
+
+def _linked(code: bytes, *symbols: str) -> Any:
+    global _libraries
+    with _lock:
+        _libraries += 1
+        builder = _llvm().JITLibraryBuilder().add_object_img(code).add_current_process()
+        for symbol in symbols:
+            builder = builder.export_symbol(symbol)
+        return builder.link(_jit(), f"kernel{_libraries}")

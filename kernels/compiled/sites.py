@@ -20,10 +20,56 @@ class Extra(IntEnum):
     FAILURE = 5
     """Address of `FAILURE_WORDS` words that a failure is written to: site, program x, y, z, address."""
     ORDER = 6
-    """Address of the programs' numbers, x fastest, in the order in which they run; 0 for ascending numbers."""
+    """Address of the programs' numbers, x fastest, in the order in which they run; 0 for ascending numbers. Of the form
+    whose programs are interleaved: address of the words of `Signal`."""
 
 
 FAILURE_WORDS = 5
+
+
+class Signal(IntEnum):
+    """Words between a kernel whose programs are interleaved and whoever drives it."""
+
+    WHY = 0
+    """The `Stop` at which the last warp stopped."""
+    PASSED = 1
+    """How many stops the last `advance` went past."""
+    WARPS = 2
+    """Warps of a program."""
+    TAG = 3
+    """What stands in the log beside every access until it is changed: which warp, and after how many barriers."""
+    LOG = 4
+    """Address of the log's next entry."""
+    LOG_END = 5
+
+
+TAG_BARRIERS = 20
+"""Low bits of a tag: how many barriers the thread has come to. Its number is above them."""
+
+
+class Entry(IntEnum):
+    """Words of an entry of the log."""
+
+    TAG = 0
+    SITE = 1
+    ADDRESS = 2
+    VALUE = 3
+    """The bytes read or written, as a number."""
+    BEFORE = 4
+    """The bytes that were there before."""
+
+
+ENTRY_WORDS = len(Entry)
+
+
+class Stop(IntEnum):
+    """Why a warp does not go on."""
+
+    ACCESS = 0
+    """It is about to access memory."""
+    BARRIER = 1
+    DONE = 2
+    FAILED = 3
 
 
 class Site(msgspec.Struct, frozen=True, array_like=True):
