@@ -1,10 +1,10 @@
 """The form of a kernel whose programs can be interleaved: each of a program's warps as an LLVM coroutine.
 
 A warp stops before every memory access and at every barrier, so that whoever drives it (`interleave`) decides who goes
-on. As on a GPU, the warps of a program run the same code: each loads whole blocks for itself, stores the lanes that are
-its own (`WARP` consecutive ones in turn), and the first alone stores scalars and does atomics, whose result the others
-take from memory of the program. A reduction, a scan, an atomic and `tl.debug_barrier` are barriers. Layouts are not
-known to the front end's IR: where a GPU would exchange lanes between a load and a store, there is no barrier here.
+on. As on a GPU, the warps of a program run the same code. Each loads whole blocks for itself, stores the lanes that are
+its own (`Signal.LANES` consecutive ones in turn), and the first alone stores scalars and does atomics, whose result the
+others take from memory of the program. A reduction, a scan, an atomic and `tl.debug_barrier` are barriers. The front
+end's IR knows no layouts: where a GPU would exchange lanes between a load and a store, there is no barrier here.
 
 Exports `start(arguments, x, y, z, warp, shared)`, which returns a warp that has stopped for the first time,
 `advance(warp, stops, signal)`, which lets it pass as many accesses at most, and `drop(warp)`. Why it stopped is in the
@@ -22,9 +22,6 @@ from stalerow.kernels.compiled.sites import ENTRY_WORDS, Extra, Signal, Stop
 
 if TYPE_CHECKING:
     from stalerow.kernels.compiled.function import Translation
-
-WARP = 32
-"""Lanes of a warp."""
 
 _WORD = ir.IntType(32)
 _BYTE = ir.IntType(8)
@@ -125,8 +122,8 @@ class Coroutine:
     def owns(self, lane: ir.Value) -> ir.Value:
         """Whether the lane of a row-major number is this warp's."""
         b = self._t.b
-        warps = b.load(self._at(Signal.WARPS), typ=ADDRESS)
-        return b.icmp_unsigned("==", b.urem(b.udiv(lane, ADDRESS(WARP)), warps), self.warp)
+        warps, lanes = (b.load(self._at(word), typ=ADDRESS) for word in (Signal.WARPS, Signal.LANES))
+        return b.icmp_unsigned("==", b.urem(b.udiv(lane, lanes), warps), self.warp)
 
     def room(self, size: int) -> ir.Value:
         """The address of `size` bytes that a program's warps share."""

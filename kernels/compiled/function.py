@@ -97,7 +97,7 @@ class Translation:
         if self.coroutine:
             self.coroutine.leave(why)
         else:
-            self.b.ret(WORD(why != Stop.DONE))
+            self.b.ret(WORD(0 if why is Stop.DONE else 1))
 
     def barrier(self) -> None:
         """All warps of the program come here before any goes on."""

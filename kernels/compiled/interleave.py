@@ -20,8 +20,11 @@ import numpy as np
 from stalerow.kernels.compiled.native import Interleaved
 from stalerow.kernels.compiled.sites import ENTRY_WORDS, TAG_BARRIERS, Signal, Stop
 
-DEFAULT_WARPS = 4
-"""Triton's, where a launch does not say."""
+WARPS = 4
+"""Warps of a program where a launch does not say: Triton's default."""
+
+WARP = 32
+"""Lanes of a warp."""
 
 _NEVER = 1 << 40
 
@@ -75,7 +78,10 @@ def run(
     lags: Lags,
     barriers: bool = True,
 ) -> Ran:
-    """Run a launch. `words` hold the address of `signal`, whose WARPS is set; without `barriers` nobody waits at one."""
+    """Run a launch. `words` hold the address of `signal`, whose WARPS and LANES are set.
+
+    Without `barriers` nobody waits at one.
+    """
     global _log
     signal[Signal.LOG] = _log.ctypes.data
     signal[Signal.LOG_END] = _log.ctypes.data + _log.nbytes

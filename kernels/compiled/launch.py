@@ -12,7 +12,7 @@ import struct
 from array import array
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import torch
 from triton.runtime.jit import JITFunction
@@ -148,9 +148,11 @@ def launch(fn: JITFunction[Any], grid: Any, args: tuple[Any, ...], kwargs: Mappi
     x, y, z = (*grid, 1, 1)[:3]
     bounds = array("Q", ranges)
     failure = array("q", bytes(8 * FAILURE_WORDS))
+    order: array[int] | None
     if interleaver is not None:
         order = array("Q", bytes(8 * len(Signal)))
-        order[Signal.WARPS] = kwargs.get("num_warps", interleave.DEFAULT_WARPS)
+        order[Signal.WARPS] = interleaver.warps or kwargs.get("num_warps", interleave.WARPS)
+        order[Signal.LANES] = interleaver.lanes
     else:
         order = array("q", _order[-1](x * y * z)) if _order else None
     packed = compiled.words.pack(
@@ -164,7 +166,6 @@ def launch(fn: JITFunction[Any], grid: Any, args: tuple[Any, ...], kwargs: Mappi
         order.buffer_info()[0] if order else 0,
     )
     if isinstance(compiled.run, Interleaved):
-        assert interleaver is not None and order is not None
         fine = _interleave(kernel, compiled, values, packed, order, (x, y, z), interleaver)
     else:
         fine = not compiled.run(packed)
@@ -177,11 +178,14 @@ def _interleave(
     compiled: Compiled,
     values: list[Any],
     packed: bytes,
-    signal: array[int],
+    signal: array[int] | None,
     grid: tuple[int, int, int],
-    interleaver: Interleaver,
+    interleaver: Interleaver | None,
 ) -> bool:
+    """Run a launch of the interleaved form; False if a program failed."""
     assert isinstance(compiled.run, Interleaved)
+    assert signal is not None
+    assert interleaver is not None
     words = ctypes.create_string_buffer(packed, len(packed))
     lags = interleaver.lags(kernel.name)
     ran = interleave.run(compiled.run, words, signal, grid, lags, interleaver.barriers)
@@ -194,18 +198,22 @@ def _interleave(
     return ran.fine
 
 
-class Interleaver(Protocol):
-    """Says where the threads of launches lag, and is told what they touched. barriers: whether they hold anybody up."""
+class Interleaver:
+    """Says where the threads of launches lag, and is told what they touched."""
 
-    barriers: bool
+    lanes = interleave.WARP
+    """Lanes of a warp. 1 is no GPU's, but an order that a copy byte by byte is free to take."""
+    warps = 0
+    """Warps of a program; 0 for as many as the launch asks for."""
+    barriers = True
+    """Whether barriers hold anybody up."""
 
     def lags(self, kernel: str) -> Lags:
         """For the launch of the kernel of that name that comes now."""
-        ...
+        return interleave.Given()
 
     def ran(self, log: Log) -> None:
         """The launch is over, whether its programs ended or one of them failed."""
-        ...
 
 
 _interleavers: list[Interleaver] = []

@@ -15,6 +15,7 @@ Run = Callable[[bytes], int]
 
 _RUN = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_char_p)
 
+
 class Interleaved(NamedTuple):
     """The functions of a kernel in the form of `coroutines`, and the memory that each program has to be given."""
 

@@ -36,11 +36,13 @@ class Signal(IntEnum):
     """How many stops the last `advance` went past."""
     WARPS = 2
     """Warps of a program."""
-    TAG = 3
+    LANES = 3
+    """Consecutive lanes of a block that are one warp's, before the next warp's."""
+    TAG = 4
     """What stands in the log beside every access until it is changed: which warp, and after how many barriers."""
-    LOG = 4
+    LOG = 5
     """Address of the log's next entry."""
-    LOG_END = 5
+    LOG_END = 6
 
 
 TAG_BARRIERS = 20

@@ -127,3 +127,45 @@ def asserting(x, limit):
 def sorting(x, BLOCK: tl.constexpr):
     i = tl.arange(0, BLOCK)
     tl.store(x + i, tl.inline_asm_elementwise("mov.b32 $0, $1;", "=r,r", [tl.load(x + i)], tl.int32, True, 1))
+
+
+@triton.jit
+def reset_and_read(flags, out):
+    """Program 0 resets what the others decide from."""
+    i = tl.program_id(0)
+    flag = tl.load(flags)
+    if i == 0:
+        tl.store(flags, 1)
+    tl.store(out + i, flag)
+
+
+@triton.jit
+def same_value(flags, out):
+    """Every program writes the same number, beside a word of its own."""
+    tl.store(flags, 7)
+    tl.store(out + tl.program_id(0), tl.program_id(0))
+
+
+@triton.jit
+def last_writer(out):
+    """Every program writes another number to one word."""
+    tl.store(out, tl.program_id(0))
+
+
+@triton.jit
+def shift_left(x, by, n, BARRIER: tl.constexpr, BLOCK: tl.constexpr):
+    """x[:n - by] = x[by:n] in place, all lanes loaded before any is stored only if there is a barrier."""
+    i = tl.arange(0, BLOCK)
+    data = tl.load(x + by + i, mask=i < n - by)
+    if BARRIER:
+        tl.debug_barrier()
+    tl.store(x + i, data, mask=i < n - by)
+
+
+@triton.jit
+def total_of_all(x, out, BLOCK: tl.constexpr):
+    """Every lane becomes the sum of all: a reduction between loads and stores."""
+    i = tl.arange(0, BLOCK)
+    total = tl.sum(tl.load(x + i), 0)
+    tl.store(x + i, total)
+    tl.atomic_add(out, total)
