@@ -30,7 +30,7 @@ _POINTER = ir.PointerType()
 _VOID = ir.VoidType()
 
 
-class _Token(ir.Type):
+class _Token(ir.Type):  # type: ignore[misc]
     """LLVM's `token`, which llvmlite's builder does not know."""
 
     def _to_string(self) -> str:

@@ -152,7 +152,7 @@ class _Line:
             if thread.handle is None:
                 self._start(thread)
             else:
-                self._advance(thread)
+                self._advance(thread, thread.handle)
             if thread.at is Stop.BARRIER:
                 self._arrived(thread)
             elif thread.at is not Stop.ACCESS:
@@ -177,13 +177,13 @@ class _Line:
         thread.handle = self._code.start(self._words, x, y, z, thread.warp, shared)
         thread.at = Stop(self._signal[Signal.WHY])
 
-    def _advance(self, thread: _Thread) -> None:
+    def _advance(self, thread: _Thread, handle: int) -> None:
         """Let a thread go on to where it lags next, or to a barrier or its end if that comes first."""
         signal = self._signal
         signal[Signal.TAG] = thread.number << TAG_BARRIERS | thread.barriers
         from_barrier = thread.at is Stop.BARRIER
         stops = _NEVER if thread.lag is None else thread.lag - thread.made + from_barrier
-        self._code.advance(thread.handle, stops, signal.buffer_info()[0])
+        self._code.advance(handle, stops, signal.buffer_info()[0])
         thread.made += signal[Signal.PASSED] - from_barrier
         thread.at = Stop(signal[Signal.WHY])
 
