@@ -63,7 +63,7 @@ class Run:
         prompt = self.prompt(item)
         self.true_tokens[item["id"]] = list(prompt)
         stop = list(item.get("stop_token_ids", ()))
-        self.scheduler.add_request(self.released.request(item["id"], prompt, item["max_tokens"], stop))
+        self.scheduler.add_request(self.released.request(item["id"], prompt, item["max_tokens"], stop, item))
 
     def prompt(self, item: dict[str, Any]) -> list[int]:
         source, count = item.get("share") or (item["seed"], 0)

@@ -31,7 +31,8 @@ class Session(driver.Run):
         return 0
 
     def add_request(self, item: dict[str, Any]) -> dict[str, Any]:
-        self.scheduler.add_request(self.released.request(item["id"], item["prompt"], item["max_tokens"], item["stop"]))
+        asked = (item["id"], item["prompt"], item["max_tokens"], item["stop"], item["options"])
+        self.scheduler.add_request(self.released.request(*asked))
         return {}
 
     def abort_requests(self, ids: list[str]) -> dict[str, Any]:

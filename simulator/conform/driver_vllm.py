@@ -273,10 +273,16 @@ class Released:
             extra["num_hash_lookahead_tokens"] = self.config.num_hash_lookahead_tokens
         return api.get_request_block_hasher(self.hash_block_size, api.sha256, **extra)
 
-    def request(self, request_id: str, prompt: list[int], max_tokens: int, stop_token_ids: list[int]) -> Any:
-        """A request as the engine core would make it."""
+    def request(
+        self, request_id: str, prompt: list[int], max_tokens: int, stop_token_ids: list[int], asked: dict[str, Any]
+    ) -> Any:
+        """A request as the engine core would make it; `asked` may name a salt and whether cache reads are skipped."""
         sampling = self.api.SamplingParams(
-            max_tokens=max_tokens, temperature=0.0, ignore_eos=True, stop_token_ids=stop_token_ids
+            max_tokens=max_tokens,
+            temperature=0.0,
+            ignore_eos=True,
+            stop_token_ids=stop_token_ids,
+            skip_reading_prefix_cache=asked.get("skip_reading_prefix_cache") or None,
         )
         return self.api.Request(
             request_id=request_id,
@@ -285,6 +291,7 @@ class Released:
             pooling_params=None,
             block_hasher=self.block_hasher,
             arrival_time=0.0,
+            cache_salt=asked.get("cache_salt") or None,
         )
 
     def runner_output(self, order: list[str], sampled: list[list[int]]) -> Any:

@@ -19,6 +19,7 @@ from stalerow.simulator.conform.wire import to_step
 from stalerow.simulator.engine import profile as find_profile
 from stalerow.simulator.engine.config import EngineConfig
 from stalerow.simulator.engine.core import Delivered
+from stalerow.simulator.engine.request import PLAIN, RequestOptions
 from stalerow.simulator.engine.step import CachedBlock, Step
 from stalerow.simulator.errors import InternalError, UsageError
 
@@ -119,11 +120,12 @@ class ReleasedEngine:
         prompt_token_ids: Sequence[int],
         max_tokens: int,
         stop_token_ids: Collection[int] = (),
+        options: RequestOptions = PLAIN,
     ) -> None:
         self._max_tokens[request_id] = max_tokens
         self._futile = False
         request = {"prompt": list(prompt_token_ids), "max_tokens": max_tokens, "stop": list(stop_token_ids)}
-        self._call("add", {"id": request_id, **request})
+        self._call("add", {"id": request_id, **request, "options": msgspec.to_builtins(options)})
 
     def abort(self, request_ids: Iterable[str]) -> tuple[str, ...]:
         aborted = self._call("abort", list(request_ids))["aborted"]

@@ -88,8 +88,9 @@ def _request(values: _Values, request: dict[str, Any]) -> dict[str, Any]:
         reduced["share"] = (request["share"][0], values.up_to(request["share"][1], 1))
     else:
         reduced.pop("share", None)
-    if request.get("stop_token_ids") and not values.keep():
-        del reduced["stop_token_ids"]
+    for name in ("stop_token_ids", "cache_salt", "skip_reading_prefix_cache"):
+        if request.get(name) and not values.keep():
+            del reduced[name]
     return reduced
 
 

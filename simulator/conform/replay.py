@@ -62,7 +62,7 @@ class Replay:
     def _add(self, request: TraceRequest) -> None:
         prompt = self._prompt(request)
         self._true_tokens[request.id] = list(prompt)
-        self.core.add_request(request.id, prompt, request.max_tokens, request.stop_token_ids)
+        self.core.add_request(request.id, prompt, request.max_tokens, request.stop_token_ids, request.options)
 
     def _prompt(self, request: TraceRequest) -> list[int]:
         prefix: list[int] = []

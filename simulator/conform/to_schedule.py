@@ -59,6 +59,8 @@ def to_schedule(trace: Trace, name: str) -> Schedule:
             share=None if r.share is None else (streams.number(r.share[0]), min(r.share[1], r.prompt_len)),
             accepted=tuple(accepted.get(r.id) or (0,)),
             stop=stops.get(r.id, 0),
+            cache_salt=r.cache_salt,
+            skip_reading_prefix_cache=r.skip_reading_prefix_cache,
         )
         for r in trace.workload.requests
     )

@@ -14,6 +14,7 @@ from typing import Any, Literal
 import msgspec
 
 from stalerow.simulator.engine import EngineConfig, GroupConfig
+from stalerow.simulator.engine.request import RequestOptions
 
 BlockIds = list[list[int]]
 
@@ -144,6 +145,12 @@ class TraceRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     arrival: int = 1
     share: tuple[int | str, int] | None = None
     stop_token_ids: list[int] = []
+    cache_salt: str = ""
+    skip_reading_prefix_cache: bool = False
+
+    @property
+    def options(self) -> RequestOptions:
+        return RequestOptions(self.cache_salt, self.skip_reading_prefix_cache)
 
 
 class TraceAbort(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

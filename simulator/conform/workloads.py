@@ -18,6 +18,8 @@ def random_task(seed: int) -> Task:
     options = _options(rng)
     workload = {"requests": _requests(rng, options), "aborts": _aborts(rng)}
     _limits(seed, options)
+    for request in workload["requests"]:
+        _asked(seed, request)
     return options, workload
 
 
@@ -63,6 +65,15 @@ def _options(rng: random.Random) -> dict[str, Any]:
         "accept_prob": rng.choice((0.0, 0.3, 0.6, 0.9, 1.0)),
         "steps": 160,
     }
+
+
+def _asked(seed: int, request: dict[str, Any]) -> None:
+    """What a request asks for beside tokens."""
+    salted, salt = _own(seed, "salts").random() < 0.3, _own(seed, f"salt of {request['id']}").choice(("", "", "a", "b"))
+    if salted and salt:
+        request["cache_salt"] = salt
+    if _own(seed, f"cache reads of {request['id']}").random() < 0.05:
+        request["skip_reading_prefix_cache"] = True
 
 
 def _sizes(rng: random.Random) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from stalerow.simulator.engine.config import EngineConfig
 from stalerow.simulator.engine.policies import Policies
 from stalerow.simulator.engine.profiles import Profile
 from stalerow.simulator.engine.profiles import profile as find_profile
-from stalerow.simulator.engine.request import Request
+from stalerow.simulator.engine.request import PLAIN, Request, RequestOptions
 from stalerow.simulator.engine.scheduler import Scheduler
 from stalerow.simulator.engine.step import BlockLists, Step
 
@@ -50,9 +50,10 @@ class EngineCore:
         prompt_token_ids: Sequence[int],
         max_tokens: int,
         stop_token_ids: Collection[int] = (),
+        options: RequestOptions = PLAIN,
     ) -> None:
         """Queue a request. ValueError for a known id or lengths that the model does not take."""
-        self.scheduler.add_request(request_id, prompt_token_ids, max_tokens, stop_token_ids)
+        self.scheduler.add_request(request_id, prompt_token_ids, max_tokens, stop_token_ids, options)
         self._schedules_since_delivery = 0
 
     def abort(self, request_ids: Iterable[str]) -> tuple[str, ...]:

@@ -14,14 +14,15 @@ from stalerow.simulator.engine.request import Request
 class PrefixHasher:
     """Extends a request's `block_hashes` at `hash_block_size` granularity.
 
-    A prefix is identified by its parent prefix and the block's tokens; with `lookahead` > 0 also by that many
-    tokens after the block, and only once they exist (vLLM 0.33, get_request_block_hasher).
+    A prefix is identified by its parent prefix and the block's tokens, the first block's by the request's salt and its
+    tokens; with `lookahead` > 0 also by that many tokens after the block, and only once they exist (vLLM 0.33,
+    get_request_block_hasher).
     """
 
     def __init__(self, hash_block_size: int, lookahead: int = 0) -> None:
         self._size = hash_block_size
         self._lookahead = lookahead
-        self._identities: dict[tuple[int, tuple[int, ...]], int] = {}
+        self._identities: dict[tuple[int | str, tuple[int, ...]], int] = {}
 
     def extend(self, request: Request) -> None:
         """Append identities for every block that is complete now."""
@@ -30,7 +31,7 @@ class PrefixHasher:
         last = len(tokens) - self._lookahead
         while start + self._size <= last:
             window = tuple(tokens[start : start + self._size + self._lookahead])
-            key = (hashes[-1] if hashes else -1, window)
+            key = (hashes[-1] if hashes else request.options.cache_salt, window)
             identity = self._identities.setdefault(key, len(self._identities))
             hashes.append(identity)
             start += self._size

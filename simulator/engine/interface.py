@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Protocol
 
 from stalerow.simulator.engine.core import Delivered
+from stalerow.simulator.engine.request import PLAIN, RequestOptions
 from stalerow.simulator.engine.step import Step
 
 
@@ -33,6 +34,7 @@ class Engine(Protocol):
         prompt_token_ids: Sequence[int],
         max_tokens: int,
         stop_token_ids: Collection[int] = (),
+        options: RequestOptions = PLAIN,
     ) -> None: ...
 
     def abort(self, request_ids: Iterable[str]) -> tuple[str, ...]: ...

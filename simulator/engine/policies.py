@@ -115,8 +115,8 @@ class HitPolicy(_Decision):
     """How much of a cached prefix a request may start with."""
 
     def max_tokens(self, request: Request) -> int:
-        """The longest hit: the last known token is always left to compute."""
-        return request.num_tokens - 1
+        """The longest hit: the last known token is always left to compute; 0 if the request skips cache reads."""
+        return 0 if request.options.skip_reading_prefix_cache else request.num_tokens - 1
 
     def too_fresh(self, prefix: int | None, cached_this_step: Collection[int | None]) -> bool:
         """Whether a recurrent state may not be hit yet: one cached in this very schedule is not computed."""

@@ -8,6 +8,23 @@ from __future__ import annotations
 import enum
 from dataclasses import dataclass, field
 
+import msgspec
+
+
+class RequestOptions(msgspec.Struct, frozen=True):
+    """What a client may ask for beside tokens.
+
+    cache_salt: requests with different salts share no prefix, whatever their tokens; stands for everything that enters
+    the hash of a first block (salt, LoRA adapter). skip_reading_prefix_cache: start from the first token though the
+    prefix may be cached.
+    """
+
+    cache_salt: str = ""
+    skip_reading_prefix_cache: bool = False
+
+
+PLAIN = RequestOptions()
+
 
 class Status(enum.Enum):
     """Where a request stands; values are vLLM's names."""
@@ -36,6 +53,7 @@ class Request:
     num_prompt_tokens: int
     max_tokens: int
     stop_token_ids: frozenset[int] = frozenset()
+    options: RequestOptions = PLAIN
     status: Status = Status.WAITING
     num_computed_tokens: int = 0
     num_output_placeholders: int = 0

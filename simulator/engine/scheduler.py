@@ -16,7 +16,7 @@ from stalerow.simulator.engine.draft_step import StepDraft
 from stalerow.simulator.engine.hashing import PrefixHasher
 from stalerow.simulator.engine.policies import Policies
 from stalerow.simulator.engine.profiles import Profile
-from stalerow.simulator.engine.request import Request, Status
+from stalerow.simulator.engine.request import PLAIN, Request, RequestOptions, Status
 from stalerow.simulator.engine.rules import CacheRules
 from stalerow.simulator.engine.step import Step
 
@@ -50,7 +50,12 @@ class Scheduler:
         return bool(self.running or self.waiting or self._finished)
 
     def add_request(
-        self, request_id: str, prompt: Sequence[int], max_tokens: int, stop_token_ids: Collection[int]
+        self,
+        request_id: str,
+        prompt: Sequence[int],
+        max_tokens: int,
+        stop_token_ids: Collection[int],
+        options: RequestOptions = PLAIN,
     ) -> None:
         """Queue a request (see `EngineCore.add_request`)."""
         limit = self.config.max_model_len
@@ -64,7 +69,7 @@ class Scheduler:
             )
         if max_tokens < 1:
             raise misfit(f"max_tokens {max_tokens} for request {request_id!r}", "1 or more", "raise it")
-        request = Request(request_id, list(prompt), len(prompt), max_tokens, frozenset(stop_token_ids))
+        request = Request(request_id, list(prompt), len(prompt), max_tokens, frozenset(stop_token_ids), options)
         if self.config.enable_prefix_caching:
             self._hasher.extend(request)
         self.requests[request_id] = request

@@ -120,4 +120,6 @@ MARKS: tuple[str, ...] = (
     "chunk cut by the threshold",
     "chunk of a fair share",
     "admission held by max_num_active_seqs",
+    "equal prefix under another salt",
+    "cache read skipped",
 )

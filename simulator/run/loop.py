@@ -237,7 +237,7 @@ class Simulation:
             if request.arrival > loop.iteration:
                 break
             prompt, stop = self.planner.prompt(request.id), self.planner.stop_tokens(request.id)
-            loop.core.add_request(request.id, prompt, request.max_tokens, stop)
+            loop.core.add_request(request.id, prompt, request.max_tokens, stop, request.options)
             self.situations.arrived(request.id)
             self._next_arrival += 1
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from stalerow.simulator.engine.core import Delivered
 from stalerow.simulator.engine.step import Step
 from stalerow.simulator.oracle.violations import Marks
-from stalerow.simulator.schedule.values import Schedule
+from stalerow.simulator.schedule.values import Request, Schedule
 from stalerow.simulator.truth.plan import Planner, StepPlan
 
 
@@ -20,6 +20,8 @@ class Situations:
         self._limits, self._planner, self._marks = schedule.limits, planner, marks
         self._unfinished: set[str] = set()
         self._running: set[str] = set()
+        self._block = schedule.layout.recurrent_block_size
+        self._salts: dict[tuple[int, ...], set[str]] = {}
 
     def arrived(self, request: str) -> None:
         self._unfinished.add(request)
@@ -39,6 +41,18 @@ class Situations:
         most = self._limits.max_num_active_seqs
         held = most is not None and len(self._running) == most < min(len(self._unfinished), self._limits.max_num_seqs)
         self._marks.add("admission held by max_num_active_seqs", held)
+        for new in step.new:
+            self._first_block(self._planner.requests[new.request])
+
+    def _first_block(self, request: Request) -> None:
+        """Whether a request before this one began with the same block of tokens."""
+        if request.prompt_len <= self._block:
+            return
+        salts = self._salts.setdefault(tuple(self._planner.prompt(request.id)[: self._block]), set())
+        self._marks.add("equal prefix under another salt", bool(salts - {request.cache_salt}))
+        skips = request.skip_reading_prefix_cache and request.cache_salt in salts
+        self._marks.add("cache read skipped", skips)
+        salts.add(request.cache_salt)
 
     def _rows(self, step: Step, plan: StepPlan) -> None:
         marks, threshold = self._marks, self._limits.long_prefill_token_threshold

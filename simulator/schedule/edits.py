@@ -141,6 +141,8 @@ def _plainer_requests(schedule: Schedule) -> Iterator[dict[str, Any]]:
 def _plainer(request: Request) -> Iterator[Request]:
     yield replace(request, share=None)
     yield replace(request, stop=0)
+    yield replace(request, cache_salt="")
+    yield replace(request, skip_reading_prefix_cache=False)
     yield replace(request, accepted=request.accepted[:1])
     for name in ("prompt_len", "max_tokens", "arrival"):
         value = getattr(request, name)

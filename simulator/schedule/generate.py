@@ -191,6 +191,8 @@ def _request(
         max_tokens=max_tokens,
         stop=draw.of((0,) * 14 + (min(3, max_tokens), (max_tokens + 1) // 2), f"{name} stop"),
         stream=draw.of((i, 0), f"{name} stream"),
+        cache_salt=draw.of(("",) * 10 + ("salt",), f"{name} cache salt"),
+        skip_reading_prefix_cache=draw.chance(12, f"{name} skips cache reads"),
         share=share,
         accepted=accepted,
     )

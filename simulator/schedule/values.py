@@ -14,6 +14,7 @@ import msgspec
 from stalerow.kernels.base.layout import Layout
 from stalerow.simulator.engine.profiles import profile as find_profile
 from stalerow.simulator.engine.profiles import profile_names
+from stalerow.simulator.engine.request import RequestOptions
 from stalerow.simulator.errors import UsageError
 from stalerow.simulator.schedule.draw import MAX_PP, Draw, Runner
 from stalerow.simulator.schedule.order import Order, Priorities
@@ -71,7 +72,8 @@ class Request(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
     arrival: the engine iteration before whose scheduling it is added (from 1). accepted: drafts accepted in its first,
     second, ... verification step, repeated from the start when they run out. stop: the output (from 1) whose token is a
-    stop token of this request, 0 for none; an equal token stops it earlier.
+    stop token of this request, 0 for none; an equal token stops it earlier. cache_salt, skip_reading_prefix_cache: see
+    `RequestOptions`; the states of requests with different salts differ, as with different LoRA adapters.
     """
 
     id: str
@@ -82,6 +84,12 @@ class Request(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     share: tuple[int, int] | None = None
     accepted: tuple[int, ...] = (0,)
     stop: int = 0
+    cache_salt: str = ""
+    skip_reading_prefix_cache: bool = False
+
+    @property
+    def options(self) -> RequestOptions:
+        return RequestOptions(self.cache_salt, self.skip_reading_prefix_cache)
 
 
 class Abort(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -149,6 +157,10 @@ def validate(schedule: Schedule) -> Schedule:
         _check(r.prompt_len >= 1, f"request {r.id}: prompt_len is {r.prompt_len}: give at least 1 token")
         _check(r.max_tokens >= 1, f"request {r.id}: max_tokens is {r.max_tokens}: give at least 1 token")
         _check(r.arrival >= 1, f"request {r.id}: arrival is {r.arrival}: engine iterations count from 1")
+        _check(
+            r.cache_salt.isprintable() and len(r.cache_salt) <= 64,
+            f"request {r.id}: cache_salt is {r.cache_salt[:64]!r}: give at most 64 printable characters",
+        )
         _check(0 <= r.stop <= r.max_tokens, f"request {r.id}: stop is {r.stop}: give 0 (none) to max_tokens")
         total = r.prompt_len + r.max_tokens
         _check(

@@ -51,13 +51,24 @@ def junk_hash(prefix_hash: int, step: int, draft: int) -> int:
     return mix64(prefix_hash ^ JUNK ^ mix64(step * 64 + draft))
 
 
+def _empty(salt: str) -> int:
+    """Hash of no tokens under a cache salt: prefixes under different salts have different states."""
+    start = EMPTY_PREFIX
+    for byte in salt.encode():
+        start = mix64(start + byte + 1)
+    return start
+
+
 class TokenStream:
-    """The tokens of one request and the hashes of its prefixes, extended as far as anybody asks."""
+    """The tokens of one request and the hashes of its prefixes, extended as far as anybody asks.
+
+    Its outputs depend on the hash before them, so on its salt too, as an adapter's do.
+    """
 
     def __init__(self, request: Request) -> None:
         share, shared = request.share if request.share else (request.stream, 0)
         self.tokens: list[int] = []
-        self.hashes: list[int] = [EMPTY_PREFIX]
+        self.hashes: list[int] = [_empty(request.cache_salt)]
         for i in range(request.prompt_len):
             self._append(stream_token(share if i < shared else request.stream, i))
 

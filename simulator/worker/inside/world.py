@@ -151,7 +151,8 @@ class World:
             loop.iteration = max(loop.iteration, self._arrivals[0].arrival)
         while self._arrivals and self._arrivals[0].arrival <= loop.iteration:
             request = self._arrivals.popleft()
-            loop.core.add_request(request.id, self.planner.prompt(request.id), request.max_tokens)
+            prompt, stop = self.planner.prompt(request.id), self.planner.stop_tokens(request.id)
+            loop.core.add_request(request.id, prompt, request.max_tokens, stop, request.options)
 
     def before_schedule(self, loop: EngineLoop) -> None:
         self._abort("pre_schedule", loop.steps + 1)

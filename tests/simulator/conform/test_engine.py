@@ -11,6 +11,7 @@ from stalerow.kernels.sets import kernel_set
 from stalerow.simulator.conform.engine import ReleasedEngine, ReleasedEngines, released_options
 from stalerow.simulator.conform.wire import step_record
 from stalerow.simulator.engine import EngineConfig, EngineCore, GroupConfig
+from stalerow.simulator.engine.request import RequestOptions
 from stalerow.simulator.errors import UsageError
 from stalerow.simulator.run.loop import engine_config
 from stalerow.simulator.run.outcome import run
@@ -33,7 +34,8 @@ class Standin:
         return {**getattr(self, name)(argument), "has_requests": self.core.has_requests}
 
     def add(self, item):
-        self.core.add_request(item["id"], item["prompt"], item["max_tokens"], item["stop"])
+        options = msgspec.convert(item["options"], RequestOptions)
+        self.core.add_request(item["id"], item["prompt"], item["max_tokens"], item["stop"], options)
         return {}
 
     def abort(self, ids):

@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stalerow.simulator.engine.hashing import PrefixHasher
-from stalerow.simulator.engine.request import Request
+from stalerow.simulator.engine.request import Request, RequestOptions
 
 TOKENS = st.lists(st.integers(0, 2), max_size=14)
 
@@ -38,3 +38,16 @@ def test_a_block_is_identified_only_once_its_lookahead_exists():
     assert len(identities(PrefixHasher(4), [1] * 8)) == 2
     assert len(identities(PrefixHasher(4, lookahead=1), [1] * 8)) == 1
     assert len(identities(PrefixHasher(4, lookahead=1), [1] * 9)) == 2
+
+
+def test_the_salt_tells_prefixes_of_equal_tokens_apart_from_the_first_block_on():
+    hasher = PrefixHasher(4)
+    requests = [
+        Request(name, list(range(12)), 12, 1, options=RequestOptions(cache_salt=salt))
+        for name, salt in (("a", ""), ("b", "x"), ("c", "x"))
+    ]
+    for request in requests:
+        hasher.extend(request)
+    plain, salted, same = (request.block_hashes for request in requests)
+    assert salted == same
+    assert not set(plain) & set(salted)

@@ -1,8 +1,13 @@
 """Situations that steps and outputs show are counted where they occur, and nowhere else."""
 
 import msgspec
+import pytest
 
 from stalerow.kernels.sets import kernel_set
+from stalerow.simulator.engine import scheduler
+from stalerow.simulator.engine.hashing import PrefixHasher
+from stalerow.simulator.engine.request import PLAIN
+from stalerow.simulator.engine.request import Request as Request_
 from stalerow.simulator.run.outcome import run
 from stalerow.simulator.schedule.generate import from_seed
 from stalerow.simulator.schedule.values import Limits, Pipeline, Request, Schedule
@@ -43,3 +48,36 @@ def test_a_chunk_of_a_fair_share_is_one_that_the_fixed_threshold_would_have_cut(
     fair = {"long_prefill_token_threshold": 8, "long_prefill_token_threshold_adaptive": True}
     assert marks(schedule(*both, **fair))["chunk of a fair share"]
     assert "chunk of a fair share" not in marks(schedule(*both, long_prefill_token_threshold=8))
+
+
+def test_an_equal_prefix_under_another_salt_is_counted_and_not_hit():
+    same, salted = request("b", 40, arrival=9, stream=1), request("b", 40, arrival=9, stream=1, cache_salt="x")
+    first = request("a", 40, stream=1)
+    assert "prefix hit" in marks(schedule(first, same))
+    met = marks(schedule(first, salted))
+    assert met["equal prefix under another salt"] == 1
+    assert "prefix hit" not in met
+
+
+def test_a_skipped_cache_read_is_counted_where_there_is_something_to_read():
+    first, skips = request("a", 40, stream=1), {"arrival": 9, "skip_reading_prefix_cache": True}
+    met = marks(schedule(first, request("b", 40, stream=1, **skips)))
+    assert met["cache read skipped"] == 1
+    assert "prefix hit" not in met
+    assert "cache read skipped" not in marks(schedule(first, request("b", 40, stream=2, **skips)))
+
+
+def test_a_hash_that_forgets_the_salt_is_caught():
+    """Two adapters' states differ, so an engine that mixes them up hands out a foreign state."""
+
+    class Unsalted(PrefixHasher):
+        def extend(self, request: Request_) -> None:
+            request.options = PLAIN
+            super().extend(request)
+
+    made = schedule(request("a", 40, stream=1), request("b", 40, arrival=9, stream=1, cache_salt="x"))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(scheduler, "PrefixHasher", Unsalted)
+        found = run(made, REFERENCE).violations
+    assert found
+    assert found[0].request == "b"
