@@ -58,6 +58,7 @@ DEFAULTS = {
     "max_num_active_seqs": None,
     "reserve_full_isl": True,
     "watermark": 0.0,
+    "policy": "fcfs",
     "shared_prefix_ckpt": False,
     "disable_eagle_block_drop": False,
     "lookahead_hashes": True,
@@ -136,6 +137,7 @@ class Released:
             raise ValueError(f"options {unknown}: not modelled; known are {sorted(DEFAULTS)}")
         self.api = api
         self.options = options
+        self.num_requests = 0
         self.config = self._vllm_config(model_dir)
         self.kv_config = self._kv_cache_config()
         sizes = api.resolve_kv_cache_block_sizes(self.kv_config, self.config)
@@ -177,6 +179,7 @@ class Released:
             is_encoder_decoder=False,
             scheduler_reserve_full_isl=o["reserve_full_isl"],
             watermark=o["watermark"],
+            policy=o["policy"],
         )
         parallel = c.ParallelConfig(pipeline_parallel_size=o["P"])
         speculative = None
@@ -276,7 +279,8 @@ class Released:
     def request(
         self, request_id: str, prompt: list[int], max_tokens: int, stop_token_ids: list[int], asked: dict[str, Any]
     ) -> Any:
-        """A request as the engine core would make it; `asked` may name a salt and whether cache reads are skipped."""
+        """A request as the engine core would make it; `asked` may name what a client asks for beside tokens."""
+        self.num_requests += 1
         sampling = self.api.SamplingParams(
             max_tokens=max_tokens,
             temperature=0.0,
@@ -290,7 +294,8 @@ class Released:
             sampling_params=sampling,
             pooling_params=None,
             block_hasher=self.block_hasher,
-            arrival_time=0.0,
+            arrival_time=float(self.num_requests),
+            priority=asked.get("priority", 0),
             cache_salt=asked.get("cache_salt") or None,
         )
 

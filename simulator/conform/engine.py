@@ -71,6 +71,7 @@ def released_options(config: EngineConfig) -> dict[str, Any]:
         "max_num_active_seqs": config.max_num_active_seqs,
         "reserve_full_isl": config.reserve_full_isl,
         "watermark": config.watermark,
+        "policy": config.policy,
         "shared_prefix_ckpt": config.shared_prefix_checkpoint,
         "disable_eagle_block_drop": not config.drop_draft_block,
         "lookahead_hashes": config.lookahead_hashes,

@@ -29,6 +29,7 @@ PLAIN = {
     "max_num_active_seqs": None,
     "reserve_full_isl": True,
     "watermark": 0.0,
+    "policy": "fcfs",
     "shared_prefix_ckpt": False,
     "disable_eagle_block_drop": False,
     "lookahead_hashes": True,
@@ -88,7 +89,7 @@ def _request(values: _Values, request: dict[str, Any]) -> dict[str, Any]:
         reduced["share"] = (request["share"][0], values.up_to(request["share"][1], 1))
     else:
         reduced.pop("share", None)
-    for name in ("stop_token_ids", "cache_salt", "skip_reading_prefix_cache"):
+    for name in ("stop_token_ids", "cache_salt", "skip_reading_prefix_cache", "priority"):
         if request.get(name) and not values.keep():
             del reduced[name]
     return reduced

@@ -61,6 +61,7 @@ def to_schedule(trace: Trace, name: str) -> Schedule:
             stop=stops.get(r.id, 0),
             cache_salt=r.cache_salt,
             skip_reading_prefix_cache=r.skip_reading_prefix_cache,
+            priority=r.priority,
         )
         for r in trace.workload.requests
     )
@@ -76,6 +77,7 @@ def to_schedule(trace: Trace, name: str) -> Schedule:
         max_num_active_seqs=config.max_num_active_seqs,
         reserve_full_isl=trace.meta.scheduler_reserve_full_isl,
         watermark=config.watermark or 0.0,
+        policy=config.policy,
         shared_prefix_checkpoint=config.shared_prefix_ckpt,
         drop_draft_block=not config.disable_eagle_block_drop,
         lookahead_hashes=config.lookahead_hashes,

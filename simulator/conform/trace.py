@@ -46,6 +46,7 @@ class TraceConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     disable_eagle_block_drop: bool = False
     lookahead_hashes: bool = True
     asynchronous: bool = True
+    policy: Literal["fcfs", "priority"] = "fcfs"
     attention_block_size: int | None = None
     accept_seed: int = 0
     accept_prob: float = 0.0
@@ -125,6 +126,7 @@ class Meta(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             max_num_active_seqs=c.max_num_active_seqs,
             reserve_full_isl=self.scheduler_reserve_full_isl,
             watermark=c.watermark or 0.0,
+            policy=c.policy,
             shared_prefix_checkpoint=c.shared_prefix_ckpt,
             drop_draft_block=not c.disable_eagle_block_drop,
             lookahead_hashes=c.lookahead_hashes,
@@ -147,10 +149,11 @@ class TraceRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     stop_token_ids: list[int] = []
     cache_salt: str = ""
     skip_reading_prefix_cache: bool = False
+    priority: int = 0
 
     @property
     def options(self) -> RequestOptions:
-        return RequestOptions(self.cache_salt, self.skip_reading_prefix_cache)
+        return RequestOptions(self.cache_salt, self.skip_reading_prefix_cache, self.priority)
 
 
 class TraceAbort(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

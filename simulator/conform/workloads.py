@@ -19,7 +19,7 @@ def random_task(seed: int) -> Task:
     workload = {"requests": _requests(rng, options), "aborts": _aborts(rng)}
     _limits(seed, options)
     for request in workload["requests"]:
-        _asked(seed, request)
+        _asked(seed, options, request)
     return options, workload
 
 
@@ -32,6 +32,7 @@ def _limits(seed: int, options: dict[str, Any]) -> None:
     rng = _own(seed, "active requests")
     most = rng.randint(1, options["max_num_seqs"])
     options["max_num_active_seqs"] = most if rng.random() < 0.2 else None
+    options["policy"] = "priority" if _own(seed, "policy").random() < 0.2 else "fcfs"
     options["long_prefill_token_threshold_adaptive"] = _own(seed, "adaptive threshold").random() < 0.4
 
 
@@ -67,11 +68,13 @@ def _options(rng: random.Random) -> dict[str, Any]:
     }
 
 
-def _asked(seed: int, request: dict[str, Any]) -> None:
+def _asked(seed: int, options: dict[str, Any], request: dict[str, Any]) -> None:
     """What a request asks for beside tokens."""
     salted, salt = _own(seed, "salts").random() < 0.3, _own(seed, f"salt of {request['id']}").choice(("", "", "a", "b"))
     if salted and salt:
         request["cache_salt"] = salt
+    if options["policy"] == "priority":
+        request["priority"] = _own(seed, f"priority of {request['id']}").choice((0, 0, 1, 2, -1))
     if _own(seed, f"cache reads of {request['id']}").random() < 0.05:
         request["skip_reading_prefix_cache"] = True
 

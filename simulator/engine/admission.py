@@ -33,12 +33,12 @@ class Admission:
         threshold = scheduler.chunk_threshold()
         most = scheduler.config.max_num_active_seqs or scheduler.config.max_num_seqs
         while queue and draft.budget > 0 and len(scheduler.running) < most:
-            request = queue[0]
+            request = queue.first
             if request.num_stale_output_tokens:
-                skipped.append(queue.popleft())
+                skipped.append(queue.pop())
             elif not self._admit(request, draft, threshold):
                 break
-        queue.extendleft(reversed(skipped))
+        queue.put_back(skipped)
 
     def _admit(self, request: Request, draft: StepDraft, threshold: int) -> bool:
         scheduler = self._scheduler
@@ -50,7 +50,7 @@ class Admission:
         beside_others = bool(scheduler.running)
         if scheduler.cache.allocate_slots(request, num_tokens, hit, beside_others) is None:
             return False
-        scheduler.waiting.popleft()
+        scheduler.waiting.pop()
         scheduler.running.append(request)
         request.status = Status.RUNNING
         request.num_computed_tokens = hit.num_tokens

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 GroupKind = Literal["attention", "recurrent"]
+SchedulingPolicy = Literal["fcfs", "priority"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,8 +45,9 @@ class EngineConfig:
     the pool to keep free when a waiting request is admitted beside running ones. `drop_draft_block` and
     `lookahead_hashes` switch off the two ways in which MTP keeps a hit away from draft KV that it cannot
     vouch for. `max_num_active_seqs` admits fewer requests than `max_num_seqs` (None: as many);
-    `long_prefill_token_threshold_adaptive` raises the threshold to a fair share of the budget. `model_runner` 1
-    has no deferred ring; with pipeline parallelism it needs `async_scheduling=False`.
+    `long_prefill_token_threshold_adaptive` raises the threshold to a fair share of the budget. With
+    `policy` "priority" requests of a smaller priority go first, arrival decides ties. `model_runner` 1 has no
+    deferred ring; with pipeline parallelism it needs `async_scheduling=False`.
     """
 
     groups: tuple[GroupConfig, ...]
@@ -57,6 +59,7 @@ class EngineConfig:
     max_model_len: int = 256
     prefix_match_unit: int | None = None
     retention_interval: int | None = 0
+    policy: SchedulingPolicy = "fcfs"
     long_prefill_token_threshold: int = 0
     long_prefill_token_threshold_adaptive: bool = False
     max_num_active_seqs: int | None = None
@@ -101,6 +104,8 @@ class EngineConfig:
                 f"at least {width}, a decode with its drafts",
                 "raise it or lower num_speculative_tokens",
             )
+        if self.policy not in ("fcfs", "priority"):
+            raise misfit(f"policy {self.policy!r}", "'fcfs' or 'priority'", "name one of them")
         if not 0.0 <= self.watermark < 1.0:
             raise misfit(f"watermark {self.watermark}", "a fraction in [0, 1)", "use 0 to switch it off")
 

@@ -58,6 +58,16 @@ class StepDraft:
         )
         self._grant(request, num_tokens, num_drafts)
 
+    def take_back(self, request: Request) -> bool:
+        """Undo a grant to a request that was preempted later in the step; whether there was one."""
+        for index, row in enumerate(self.scheduled):
+            if row.request is request:
+                self.budget += row.num_tokens
+                del self.scheduled[index]
+                self.cached = [known for known in self.cached if known.request != request.id]
+                return True
+        return False
+
     def _grant(self, request: Request, num_tokens: int, num_drafts: int) -> None:
         self.scheduled.append(Scheduled(request, num_tokens, num_drafts, request.num_computed_tokens))
         self.budget -= num_tokens

@@ -127,7 +127,15 @@ class HitPolicy(_Decision):
         return found
 
 
-class StalePolicy:
+class PreemptionPolicy(_Decision):
+    """Who goes when the pool runs dry."""
+
+    def victim(self, running: Sequence[Request], config: EngineConfig) -> Request:
+        """The last of the running list; under "priority" the least urgent, of equals the last to arrive."""
+        return max(running, key=lambda r: r.rank) if config.policy == "priority" else running[-1]
+
+
+class StalePolicy(_Decision):
     """Which output of a preempted request is stale."""
 
     def stale_tokens(self, request: Request) -> int:
@@ -230,6 +238,7 @@ class Policies:
     frees: FreePolicy = field(default_factory=FreePolicy)
     chunks: ChunkPolicy = field(default_factory=ChunkPolicy)
     hits: HitPolicy = field(default_factory=HitPolicy)
+    preemption: PreemptionPolicy = field(default_factory=PreemptionPolicy)
     stale: StalePolicy = field(default_factory=StalePolicy)
     retention: RetentionPolicy = field(default_factory=RetentionPolicy)
     zeroing: ZeroingPolicy = field(default_factory=ZeroingPolicy)

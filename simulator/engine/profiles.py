@@ -27,6 +27,8 @@ class Profile:
         resumed ones came after the fresh ones. Slots are handed out in this order.
     caches_synchronous_outputs: a synchronous engine with recurrent groups hashes blocks on every output (0.34); before,
         only with drafts.
+    goes_on_after_self_preemption: under priorities, a request that preempted itself does not end the pass over the
+        running ones, which are more urgent (0.33).
     has_runner_v1: the release ships Model Runner V1 (up to 0.33).
     """
 
@@ -38,6 +40,7 @@ class Profile:
     keeps_block_before_junction: bool
     resumes_in_admission_order: bool
     caches_synchronous_outputs: bool
+    goes_on_after_self_preemption: bool
     has_runner_v1: bool
 
 
@@ -53,6 +56,7 @@ _PROFILES = {
             keeps_block_before_junction=False,
             resumes_in_admission_order=False,
             caches_synchronous_outputs=False,
+            goes_on_after_self_preemption=False,
             has_runner_v1=True,
         ),
         Profile(
@@ -64,6 +68,7 @@ _PROFILES = {
             keeps_block_before_junction=True,
             resumes_in_admission_order=False,
             caches_synchronous_outputs=False,
+            goes_on_after_self_preemption=True,
             has_runner_v1=True,
         ),
         Profile(
@@ -75,6 +80,7 @@ _PROFILES = {
             keeps_block_before_junction=True,
             resumes_in_admission_order=True,
             caches_synchronous_outputs=True,
+            goes_on_after_self_preemption=True,
             has_runner_v1=False,
         ),
     )

@@ -16,11 +16,12 @@ class RequestOptions(msgspec.Struct, frozen=True):
 
     cache_salt: requests with different salts share no prefix, whatever their tokens; stands for everything that enters
     the hash of a first block (salt, LoRA adapter). skip_reading_prefix_cache: start from the first token though the
-    prefix may be cached.
+    prefix may be cached. priority: the smaller, the earlier (only where the engine's policy is "priority").
     """
 
     cache_salt: str = ""
     skip_reading_prefix_cache: bool = False
+    priority: int = 0
 
 
 PLAIN = RequestOptions()
@@ -45,7 +46,7 @@ class Request:
     processed; `num_output_placeholders` are the outputs expected from steps in flight (asynchronous
     scheduling only); `num_in_flight_tokens` the scheduled tokens not processed yet, `num_stale_output_tokens`
     those of them that were scheduled before a preemption. `num_spec_tokens` drafts wait to be scheduled.
-    `block_hashes` are prefix identities, one per hash block (see `hashing`).
+    `arrival` numbers requests as they came. `block_hashes` are prefix identities, one per hash block (see `hashing`).
     """
 
     id: str
@@ -54,6 +55,7 @@ class Request:
     max_tokens: int
     stop_token_ids: frozenset[int] = frozenset()
     options: RequestOptions = PLAIN
+    arrival: int = 0
     status: Status = Status.WAITING
     num_computed_tokens: int = 0
     num_output_placeholders: int = 0
@@ -65,6 +67,11 @@ class Request:
     shared_prefix_boundary: int = 0
     num_preemptions: int = 0
     block_hashes: list[int] = field(default_factory=list)
+
+    @property
+    def rank(self) -> tuple[int, int]:
+        """Place among requests of a priority engine, the smallest first."""
+        return self.options.priority, self.arrival
 
     @property
     def num_tokens(self) -> int:

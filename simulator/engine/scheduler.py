@@ -1,12 +1,11 @@
 """The scheduler: which requests compute how many tokens in the next step, and what an output changes.
 
 In: requests, aborts and sampled tokens, through `EngineCore`. Out: `Step` values. Public source: vLLM's
-Scheduler and AsyncScheduler, first come first served, without connectors, encoders or structured output.
+Scheduler and AsyncScheduler, without connectors, encoders or structured output.
 """
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from stalerow.simulator.engine.admission import Admission
@@ -19,6 +18,7 @@ from stalerow.simulator.engine.profiles import Profile
 from stalerow.simulator.engine.request import PLAIN, Request, RequestOptions, Status
 from stalerow.simulator.engine.rules import CacheRules
 from stalerow.simulator.engine.step import Step
+from stalerow.simulator.engine.waiting import WaitingQueue
 
 FINISH_REASONS = {Status.FINISHED_LENGTH_CAPPED: "length", Status.FINISHED_STOPPED: "stop"}
 
@@ -33,7 +33,7 @@ class Scheduler:
         self.cache = KVCache(config, profile, self.rules, policies)
         self.requests: dict[str, Request] = {}
         self.running: list[Request] = []
-        self.waiting: deque[Request] = deque()
+        self.waiting = WaitingQueue(config.policy)
         self.current_step = 0
         self.last_step_was_futile = False
         self._profile = profile
@@ -41,6 +41,7 @@ class Scheduler:
         self._admission = Admission(self)
         self._finished: set[str] = set()
         self._preempted: set[str] = set()
+        self._num_arrived = 0
         self._aligns_chunks = config.recurrent_block_size > 0
         self._decode_interval = policies.drafts.decode_interval(config)
 
@@ -69,7 +70,10 @@ class Scheduler:
             )
         if max_tokens < 1:
             raise misfit(f"max_tokens {max_tokens} for request {request_id!r}", "1 or more", "raise it")
-        request = Request(request_id, list(prompt), len(prompt), max_tokens, frozenset(stop_token_ids), options)
+        request = Request(
+            request_id, list(prompt), len(prompt), max_tokens, frozenset(stop_token_ids), options, self._num_arrived
+        )
+        self._num_arrived += 1
         if self.config.enable_prefix_caching:
             self._hasher.extend(request)
         self.requests[request_id] = request
@@ -112,7 +116,10 @@ class Scheduler:
         return step
 
     def _schedule_running(self, draft: StepDraft) -> None:
-        """Give tokens to running requests in order; an exhausted pool preempts from the end of the list."""
+        """Give tokens to running requests in order; an exhausted pool preempts, requests that have tokens already too.
+
+        Without priorities the last of the list goes, until the request fits or is gone itself, which ends the pass.
+        """
         threshold = self.chunk_threshold()
         index = 0
         while index < len(self.running) and draft.budget > 0:
@@ -123,11 +130,19 @@ class Scheduler:
                 continue
             new_blocks = self.cache.allocate_slots(request, num_tokens)
             while new_blocks is None:
-                victim = self.running.pop()
+                victim = self.policies.preemption.victim(self.running, self.config)
+                place = self.running.index(victim)
+                del self.running[place]
+                index -= place < index
+                draft.take_back(victim)
                 self._preempt(victim)
                 if victim is request:
-                    return
+                    break
                 new_blocks = self.cache.allocate_slots(request, num_tokens)
+            if new_blocks is None:
+                if self.config.policy == "priority" and self._profile.goes_on_after_self_preemption:
+                    continue
+                return
             num_drafts = 0
             if request.num_spec_tokens:
                 known = request.num_tokens + request.num_output_placeholders
@@ -181,7 +196,7 @@ class Scheduler:
         request.num_stale_output_tokens = self.policies.stale.stale_tokens(request)
         request.num_output_placeholders = 0
         request.num_preemptions += 1
-        self.waiting.appendleft(request)
+        self.waiting.put_back((request,))
         self._preempted.add(request.id)
 
     def _advance(self, draft: StepDraft) -> None:

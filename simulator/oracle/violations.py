@@ -122,4 +122,5 @@ MARKS: tuple[str, ...] = (
     "admission held by max_num_active_seqs",
     "equal prefix under another salt",
     "cache read skipped",
+    "preemption out of order",
 )

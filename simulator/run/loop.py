@@ -296,6 +296,7 @@ def engine_config(schedule: Schedule) -> EngineConfig:
         long_prefill_token_threshold_adaptive=limits.long_prefill_token_threshold_adaptive,
         max_num_active_seqs=limits.max_num_active_seqs,
         reserve_full_isl=limits.reserve_full_isl,
+        policy=limits.policy,
         watermark=limits.watermark,
         shared_prefix_checkpoint=limits.shared_prefix_checkpoint,
         drop_draft_block=limits.drop_draft_block,

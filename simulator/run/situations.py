@@ -20,6 +20,7 @@ class Situations:
         self._limits, self._planner, self._marks = schedule.limits, planner, marks
         self._unfinished: set[str] = set()
         self._running: set[str] = set()
+        self._since: dict[str, int] = {}
         self._block = schedule.layout.recurrent_block_size
         self._salts: dict[tuple[int, ...], set[str]] = {}
 
@@ -36,8 +37,13 @@ class Situations:
 
     def _admissions(self, step: Step) -> None:
         self._unfinished.difference_update(step.finished)
-        self._running.difference_update(step.finished, step.preempted)
-        self._running.update(new.request for new in step.new)
+        for request in (*step.preempted, *step.finished):
+            self._running.discard(request)
+        for gone in step.preempted:
+            self._marks.add("preemption out of order", any(self._since[r] > self._since[gone] for r in self._running))
+        for new in step.new:
+            self._running.add(new.request)
+            self._since[new.request] = step.number
         most = self._limits.max_num_active_seqs
         held = most is not None and len(self._running) == most < min(len(self._unfinished), self._limits.max_num_seqs)
         self._marks.add("admission held by max_num_active_seqs", held)

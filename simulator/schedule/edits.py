@@ -143,6 +143,7 @@ def _plainer(request: Request) -> Iterator[Request]:
     yield replace(request, stop=0)
     yield replace(request, cache_salt="")
     yield replace(request, skip_reading_prefix_cache=False)
+    yield replace(request, priority=0)
     yield replace(request, accepted=request.accepted[:1])
     for name in ("prompt_len", "max_tokens", "arrival"):
         value = getattr(request, name)
@@ -175,5 +176,6 @@ def _plainer_memory(schedule: Schedule) -> Iterator[dict[str, Any]]:
         "watermark",
         "shared_prefix_checkpoint",
         "lookahead_hashes",
+        "policy",
     ):
         yield {"limits": replace(limits, **{name: getattr(plainest, name)})}

@@ -21,6 +21,7 @@ from typing import Literal, TypeVar, assert_never
 import msgspec
 
 from stalerow.kernels.base.layout import GroupSpec, Layout, StateSpec
+from stalerow.simulator.engine.config import SchedulingPolicy
 from stalerow.simulator.schedule.choosers import Chooser
 from stalerow.simulator.schedule.choosers.family import seeded
 from stalerow.simulator.schedule.choosers.swarm import SwarmChooser
@@ -135,8 +136,9 @@ def generate(chooser: Chooser, pp: int | None = None, runner: Runner | None = No
     )
     # A decode step that spans more than one block makes the engine relocate a block that is still in use.
     block_size = draw.of([b for b in (4, 8, 16) if b > drafts], "block size")
-    requests, aborts = _requests(draw, drafts, block_size)
-    limits = _limits(draw, drafts, block_size, requests)
+    policy: SchedulingPolicy = "priority" if draw.chance(8, "priorities") else "fcfs"
+    requests, aborts = _requests(draw, drafts, block_size, policy)
+    limits = _limits(draw, drafts, block_size, requests, policy)
     layout = _layout(draw, drafts, block_size, limits, requests)
     order = _order(draw, pp)
     simple = Schedule(
@@ -150,14 +152,24 @@ def generate(chooser: Chooser, pp: int | None = None, runner: Runner | None = No
     return validate(widen(chooser, simple))
 
 
-def _requests(draw: _Draw, drafts: int, block_size: int) -> tuple[tuple[Request, ...], tuple[Abort, ...]]:
+def _requests(
+    draw: _Draw, drafts: int, block_size: int, policy: SchedulingPolicy
+) -> tuple[tuple[Request, ...], tuple[Abort, ...]]:
     count = draw.between(1, MAX_REQUESTS, "requests")
     shared = draw.of((0, 2, 3), "shared prefix blocks") * block_size
     requests: list[Request] = []
     aborts: list[Abort] = []
     for i in range(count):
         arrival = requests[-1].arrival if requests else 1
-        one = partial(_request, i=i, arrival=arrival, drafts=drafts, block_size=block_size, shared=shared)
+        one = partial(
+            _request,
+            i=i,
+            arrival=arrival,
+            drafts=drafts,
+            block_size=block_size,
+            shared=shared,
+            priorities=policy == "priority",
+        )
         request, its_aborts = draw.part(one)
         requests.append(request)
         aborts += its_aborts
@@ -165,7 +177,7 @@ def _requests(draw: _Draw, drafts: int, block_size: int) -> tuple[tuple[Request,
 
 
 def _request(
-    draw: _Draw, *, i: int, arrival: int, drafts: int, block_size: int, shared: int
+    draw: _Draw, *, i: int, arrival: int, drafts: int, block_size: int, shared: int, priorities: bool
 ) -> tuple[Request, list[Abort]]:
     """Request number `i` and its abort, if it has one."""
     name = f"r{i}"
@@ -192,6 +204,7 @@ def _request(
         stop=draw.of((0,) * 14 + (min(3, max_tokens), (max_tokens + 1) // 2), f"{name} stop"),
         stream=draw.of((i, 0), f"{name} stream"),
         cache_salt=draw.of(("",) * 10 + ("salt",), f"{name} cache salt"),
+        priority=draw.of((0, 0, 1, 2), f"{name} priority") if priorities else 0,
         skip_reading_prefix_cache=draw.chance(12, f"{name} skips cache reads"),
         share=share,
         accepted=accepted,
@@ -204,7 +217,7 @@ def _request(
     return request, aborts
 
 
-def _limits(draw: _Draw, drafts: int, block_size: int, requests: Sequence[Request]) -> Limits:
+def _limits(draw: _Draw, drafts: int, block_size: int, requests: Sequence[Request], policy: SchedulingPolicy) -> Limits:
     longest = max(r.prompt_len + r.max_tokens for r in requests)
     threshold = draw.of((0,) * 10 + (block_size, block_size + 3), "chunk threshold")
     return Limits(
@@ -220,6 +233,7 @@ def _limits(draw: _Draw, drafts: int, block_size: int, requests: Sequence[Reques
         watermark=draw.of((0.0,) * 10 + (0.05, 0.2), "watermark"),
         shared_prefix_checkpoint=draw.chance(10, "shared-prefix checkpoints"),
         lookahead_hashes=not draw.chance(12, "look-ahead hashes off"),
+        policy=policy,
     )
 
 

@@ -12,6 +12,7 @@ from typing import Literal
 import msgspec
 
 from stalerow.kernels.base.layout import Layout
+from stalerow.simulator.engine.config import SchedulingPolicy
 from stalerow.simulator.engine.profiles import profile as find_profile
 from stalerow.simulator.engine.profiles import profile_names
 from stalerow.simulator.engine.request import RequestOptions
@@ -45,7 +46,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     long_prefill_token_threshold_adaptive: the threshold is never below a fair share of the budget. max_num_active_seqs:
     requests that may run at a time, None for max_num_seqs, which sizes the ranks. watermark: fraction of the pool to
     keep free when a request is admitted beside running ones. shared_prefix_checkpoint, drop_draft_block,
-    lookahead_hashes: see `EngineConfig`.
+    lookahead_hashes, policy: see `EngineConfig`.
     """
 
     max_num_seqs: int = 4
@@ -62,6 +63,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     shared_prefix_checkpoint: bool = False
     drop_draft_block: bool = True
     lookahead_hashes: bool = True
+    policy: SchedulingPolicy = "fcfs"
     graph_sizes: tuple[int, ...] = ()
     staging_depth: int | None = None
     max_steps: int = 400
@@ -72,8 +74,8 @@ class Request(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
     arrival: the engine iteration before whose scheduling it is added (from 1). accepted: drafts accepted in its first,
     second, ... verification step, repeated from the start when they run out. stop: the output (from 1) whose token is a
-    stop token of this request, 0 for none; an equal token stops it earlier. cache_salt, skip_reading_prefix_cache: see
-    `RequestOptions`; the states of requests with different salts differ, as with different LoRA adapters.
+    stop token of this request, 0 for none; an equal token stops it earlier. cache_salt, skip_reading_prefix_cache,
+    priority: see `RequestOptions`; the states of requests with different salts differ, as with different LoRA adapters.
     """
 
     id: str
@@ -86,10 +88,11 @@ class Request(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     stop: int = 0
     cache_salt: str = ""
     skip_reading_prefix_cache: bool = False
+    priority: int = 0
 
     @property
     def options(self) -> RequestOptions:
-        return RequestOptions(self.cache_salt, self.skip_reading_prefix_cache)
+        return RequestOptions(self.cache_salt, self.skip_reading_prefix_cache, self.priority)
 
 
 class Abort(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -93,6 +93,7 @@ def test_limits_reach_the_engine_of_the_schedule():
         long_prefill_token_threshold=16,
         long_prefill_token_threshold_adaptive=True,
         max_num_active_seqs=1,
+        policy="priority",
         watermark=0.25,
         shared_prefix_ckpt=True,
         disable_eagle_block_drop=True,
@@ -104,7 +105,7 @@ def test_limits_reach_the_engine_of_the_schedule():
     for name in ("long_prefill_token_threshold", "watermark", "shared_prefix_checkpoint", "reserve_full_isl"):
         assert getattr(made, name) == getattr(recorded, name)
         assert getattr(made, name) not in (0, 1) or name.endswith(("checkpoint", "isl"))
-    assert (made.long_prefill_token_threshold_adaptive, made.max_num_active_seqs) == (True, 1)
+    assert (made.long_prefill_token_threshold_adaptive, made.max_num_active_seqs, made.policy) == (True, 1, "priority")
     assert (made.drop_draft_block, made.lookahead_hashes, made.reserve_full_isl) == (False, False, False)
 
 

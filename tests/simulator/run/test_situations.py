@@ -81,3 +81,14 @@ def test_a_hash_that_forgets_the_salt_is_caught():
         found = run(made, REFERENCE).violations
     assert found
     assert found[0].request == "b"
+
+
+def test_a_preemption_out_of_order_is_one_that_leaves_a_later_request_running():
+    crowd = [request(f"r{i}", 12, arrival=1 + i, max_tokens=30, priority=3 - i) for i in range(4)]
+    small = msgspec.structs.replace(LAYOUT, num_blocks=30)
+    ordered = msgspec.structs.replace(schedule(*crowd), layout=small)
+    by_priority = msgspec.structs.replace(schedule(*crowd, policy="priority"), layout=small)
+    assert marks(by_priority)["preemption out of order"]
+    met = marks(ordered)
+    assert met["preemption"]
+    assert "preemption out of order" not in met
