@@ -19,7 +19,7 @@ from stalerow.simulator.draw.finding import Finding, finding
 from stalerow.simulator.draw.record import Event, Record, Write
 from stalerow.simulator.draw.words import as_html
 
-SCRIPTS = ("model.js", "timeline.js", "page.js")
+SCRIPTS = ("model.js", "timeline.js", "blocks.js", "page.js")
 KEYS = (
     ("← →", "one event back or on"),
     ("Shift ← →", "ten"),

@@ -2,12 +2,14 @@
 
     python tests/bench/page.py [REQUESTS [STEPS]]
 
-Prints the events of the run, seconds to record it, bytes of the page, milliseconds until it has loaded, and for one
-move of the slider with everything in view.
+Prints the events of the run, seconds to record it, bytes of the page, milliseconds until it has loaded, and what a move
+of the slider and a turn of the wheel cost with everything in view: script and layout, and the frames that the browser
+shows while it is moved once a frame.
 """
 
 from __future__ import annotations
 
+import statistics
 import sys
 import tempfile
 import time
@@ -23,13 +25,51 @@ from stalerow.simulator.draw.html import page
 from stalerow.simulator.draw.recorder import recorded
 from stalerow.simulator.run.subject import Subject
 
-MOVES = 100
+MOVES = 300
+FRAME_MS = 1000 / 60
 SCRUB = """
 page.fit();
-const began = performance.now();
-for (let i = 0; i < arguments[0]; i++) page.go(Math.floor(i * page.last / arguments[0]));
-return (performance.now() - began) / arguments[0];
+const costs = [];
+for (let i = 0; i < arguments[0]; i++) {
+  const began = performance.now();
+  page.go(Math.floor(i * page.last / arguments[0]));
+  document.body.offsetHeight;
+  costs.push(performance.now() - began);
+}
+return costs;
 """
+WHEEL = """
+page.fit();
+const costs = [];
+for (let i = 0; i < arguments[0]; i++) {
+  const began = performance.now();
+  page.zoom(i % 2 ? .8 : 1.25);
+  document.body.offsetHeight;
+  costs.push(performance.now() - began);
+}
+return costs;
+"""
+FRAMES = """
+page.fit();
+const [moves, done] = arguments, gaps = [];
+let last = null, i = 0;
+requestAnimationFrame(function frame(now) {
+  if (last !== null) gaps.push(now - last);
+  last = now;
+  if (i > moves) return done(gaps);
+  page.go(Math.floor(i++ * page.last / moves));
+  requestAnimationFrame(frame);
+});
+"""
+
+
+def told(name: str, costs: list[float]) -> str:
+    costs = sorted(costs)
+    late = sum(cost > FRAME_MS * 1.5 for cost in costs)
+    return (
+        f"{name}: median {statistics.median(costs):.1f} ms, 95th percentile {costs[int(len(costs) * 0.95)]:.1f} ms, "
+        f"longest {costs[-1]:.1f} ms, {late} of {len(costs)} above a frame and a half"
+    )
 
 
 def main(requests: int, steps: int) -> None:
@@ -54,8 +94,10 @@ def main(requests: int, steps: int) -> None:
         path.write_bytes(data)
         session.get(path.as_uri())
         loaded = session.execute_script("return performance.getEntriesByType('navigation')[0].loadEventEnd")
-        move = session.execute_script(SCRUB, MOVES)
-        print(f"{len(data):,} bytes, loaded after {loaded:.0f} ms, {move:.1f} ms a move")
+        print(f"{len(data):,} bytes, loaded after {loaded:.0f} ms")
+        print(told("a move", session.execute_script(SCRUB, MOVES)))
+        print(told("a zoom", session.execute_script(WHEEL, MOVES)))
+        print(told("frames while moving", session.execute_async_script(FRAMES, MOVES)))
 
 
 if __name__ == "__main__":

@@ -19,6 +19,18 @@ class Run {
     this.lane = this.events.map(e => known.get(laneKey(e)));
     this.requests = new Map(record.requests.map((r, i) => [r.id, i]));
     this.histories = this._histories();
+    this.end = this.events.reduce((latest, e) => Math.max(latest, e.end), 0);
+    this.ran = this._ran();
+  }
+
+  // The index of the last event by which a rank has run a launch of a step, by `ranKey`.
+  _ran() {
+    const found = new Map();
+    this.events.forEach((event, index) => {
+      const { type, launch, step } = event.what;
+      if (type === "executed") found.set(ranKey(event.rank, launch, step), index);
+    });
+    return found;
   }
 
   _histories() {
@@ -44,14 +56,29 @@ class Run {
     return this.histories[rank]?.get(block) ?? [];
   }
 
+  // How many entries of a block's history have come about after the event at `index`.
+  count(rank, block, index) {
+    const entries = this.history(rank, block);
+    let low = 0, high = entries.length;
+    while (low < high) {
+      const middle = (low + high) >> 1;
+      if (entries[middle].index <= index) low = middle + 1; else high = middle;
+    }
+    return low;
+  }
+
+  // Owners and last write of a block after so many entries of its history.
+  after(rank, block, count) {
+    const entries = this.history(rank, block);
+    let owners = null, write = null;
+    for (let i = count - 1; i >= 0 && (owners === null || write === null); i--)
+      if (entries[i].write) write ??= entries[i].write; else owners ??= entries[i].owners;
+    return { owners: owners ?? [], write };
+  }
+
   // Owners and last write of a block after the event at `index`.
   at(rank, block, index) {
-    let owners = [], write = null;
-    for (const entry of this.history(rank, block)) {
-      if (entry.index > index) break;
-      if (entry.write) write = entry.write; else owners = entry.owners;
-    }
-    return { owners, write };
+    return this.after(rank, block, this.count(rank, block, index));
   }
 
   violations(event) {
@@ -78,6 +105,10 @@ function named(fields, values) {
 
 function laneKey(event) {
   return `${event.rank ?? -1} ${event.actor}`;
+}
+
+function ranKey(rank, launch, step) {
+  return `${rank} ${launch} ${step}`;
 }
 
 // The first event at which two runs of one schedule differ in what they wrote or in what was found; null if none.

@@ -1,4 +1,4 @@
-// The page: verdict, timeline, the chosen event in words, who owns which block, and a block's history.
+// The page: timeline, the chosen event in words, controls and keys.
 const data = JSON.parse(document.getElementById("data").textContent);
 
 function el(tag, attributes = {}, ...children) {
@@ -25,12 +25,12 @@ class View {
     this.block = null;
     this.timeline = new Timeline(run, index => page.go(index));
     this.detail = el("section", { class: "detail", "aria-live": "polite" });
-    this.map = el("section", { class: "map" });
-    this.past = el("section", { class: "past" });
+    this.map = new BlockMap(run, (rank, block) => this.choose(rank, block ?? this.block));
+    this.past = new Histories(run, index => page.go(index, false));
     this.root = el("article", { class: "run" },
       data.records.length > 1 ? el("h2", {}, run.record.kernels) : null,
       this.timeline.canvas, legend(),
-      el("div", { class: "columns" }, el("div", {}, this.detail), el("div", {}, this.map, this.past)));
+      el("div", { class: "columns" }, el("div", {}, this.detail), el("div", {}, this.map.root, this.past.root)));
   }
 
   show(index, follow) {
@@ -42,8 +42,12 @@ class View {
     this.timeline.reveal(this.index);
     this.timeline.draw();
     this.detail.replaceChildren(...this._detail(event));
-    this._blocks(event);
-    this._past();
+    this._blocks();
+  }
+
+  _blocks() {
+    this.map.show(this.rank, this.block, this.index);
+    this.past.show(this.rank, this.block, this.index);
   }
 
   _detail(event) {
@@ -110,63 +114,14 @@ class View {
   }
 
   _gathered(event, step) {
-    for (let i = this.index; i >= 0; i--) {
-      const e = this.run.events[i];
-      if (e.rank === event.rank && e.what.launch === "gather" && e.what.step === step) return e.what.rows ?? [];
-    }
-    return [];
+    const index = this.run.ran.get(ranKey(event.rank, "gather", step));
+    return index === undefined ? [] : this.run.events[index].what.rows ?? [];
   }
 
   choose(rank, block) {
     this.rank = rank;
     this.block = block;
-    this._blocks(this.run.events[this.index]);
-    this._past();
-  }
-
-  _blocks(event) {
-    const run = this.run, blocks = run.blocks(this.rank);
-    const written = new Map(), read = new Set();
-    if (event.rank === this.rank) for (const w of event.what.writes ?? []) {
-      written.set(w.block, w);
-      if ((w.source ?? -1) >= 0) read.add(w.source);
-    }
-    const tabs = el("div", { class: "tabs", role: "tablist" }, Array.from({ length: run.record.pp }, (_, r) =>
-      el("button", { role: "tab", "aria-selected": String(r === this.rank), onclick: () => this.choose(r, this.block) }, `rank ${r}`)));
-    const grid = el("div", { class: "blocks" }, blocks.map(b => {
-      const { owners, write } = run.at(this.rank, b, this.index);
-      const w = written.get(b);
-      const node = el("button", {
-        class: w ? (w.asked === false ? "written stray" : "written") : read.has(b) ? "read" : "",
-        "aria-pressed": String(b === this.block), "data-block": b,
-        title: `block ${b}: ${ownersText(owners)}; ${write ? writeText(write) : "never written"}`,
-        onclick: () => this.choose(this.rank, b),
-      }, String(b), el("small", {}, owners.length ? owners.map(o => o.request).join("+") : "·"));
-      node.style.background = ownerColor(run, owners);
-      return node;
-    }));
-    const others = run.record.num_blocks - blocks.length;
-    this.map.replaceChildren(el("h2", {}, `blocks after event ${event.number}, by owner`), tabs, grid,
-      el("p", { class: "soft" }, `framed: written by this event; dashed: read by it; ${others} blocks are never used here`));
-  }
-
-  _past() {
-    if (this.block === null) {
-      this.past.replaceChildren(el("p", { class: "soft" }, "choose a block for its history"));
-      return;
-    }
-    const entries = this.run.history(this.rank, this.block);
-    const items = entries.map(entry => {
-      const e = this.run.events[entry.index];
-      const text = entry.write ? `${titleOf(e)}: ${writeText(entry.write)}` : `now owned by ${ownersText(entry.owners)}`;
-      const state = entry.index === this.index ? "now" : entry.index > this.index ? "later" : "";
-      return el("li", {}, el("button", { class: `${state}${entry.write?.asked === false ? " wrong" : ""}`,
-        onclick: () => this.page.go(entry.index, false) }, `${e.number}  ${text}`));
-    });
-    this.past.replaceChildren(el("h3", {}, `block ${this.block} on rank ${this.rank}: ${items.length} entries`),
-      el("ol", { class: "history" }, items));
-    const now = this.past.querySelector(".now");
-    if (now) now.parentNode.parentNode.scrollTop = now.offsetTop - now.parentNode.parentNode.offsetTop - 60;
+    this._blocks();
   }
 }
 

@@ -1,5 +1,7 @@
-// The zoomable timeline on a canvas: a lane per engine, host and stream. Draws what is in view and nothing else.
+// The zoomable timeline on a canvas: a lane per engine, host and stream. Draws what is in view and nothing else, and
+// draws it anew only when the view changes: a move of the cursor puts the frame and its arrows over a kept picture.
 const LANE = 24, LEFT = 92, TOP = 18;
+const COLORS = ["ground", "raised", "soft", "focus", "bad", "engine", "host", "side", "forward", "copy", "small"];
 
 class Timeline {
   constructor(run, select) {
@@ -7,6 +9,8 @@ class Timeline {
     this.select = select;
     this.byTime = false;
     this.cursor = 0;
+    this.kept = document.createElement("canvas");
+    this.keptFor = "";
     this.canvas = document.createElement("canvas");
     this.canvas.className = "timeline";
     this.canvas.tabIndex = 0;
@@ -17,7 +21,10 @@ class Timeline {
     this.fit();
     this._listen();
     new ResizeObserver(() => this.draw()).observe(this.canvas);
-    matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => this.draw());
+    matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => {
+      this.keptFor = "";
+      this.draw();
+    });
   }
 
   // Where an event begins and ends on the axis: by its number, or by virtual time.
@@ -27,8 +34,7 @@ class Timeline {
   }
 
   extent() {
-    const last = this.run.events.length - 1;
-    return this.byTime ? Math.max(...this.run.events.map(e => e.end)) : last + 1;
+    return this.byTime ? this.run.end : this.run.events.length;
   }
 
   fit() {
@@ -118,55 +124,79 @@ class Timeline {
   }
 
   draw() {
-    const canvas = this.canvas, ratio = window.devicePixelRatio || 1;
-    this.width = canvas.clientWidth;
+    const ratio = window.devicePixelRatio || 1;
+    this.width = this.canvas.clientWidth;
     if (!this.width) return;
-    canvas.width = this.width * ratio;
-    canvas.height = this.height * ratio;
-    const c = canvas.getContext("2d"), style = getComputedStyle(document.documentElement);
-    const color = name => style.getPropertyValue(`--${name}`).trim();
+    const view = [this.from, this.to, this.byTime, this.width, ratio].join();
+    if (view !== this.keptFor) {
+      this.keptFor = view;
+      for (const canvas of [this.kept, this.canvas]) {
+        canvas.width = this.width * ratio;
+        canvas.height = this.height * ratio;
+      }
+      this.colors = colorsOf(document.documentElement);
+      this._all(this.kept.getContext("2d"), ratio);
+    }
+    const c = this.canvas.getContext("2d");
+    c.setTransform(1, 0, 0, 1, 0, 0);
+    c.drawImage(this.kept, 0, 0);
     c.setTransform(ratio, 0, 0, ratio, 0, 0);
-    c.fillStyle = color("ground");
-    c.fillRect(0, 0, this.width, this.height);
-    c.font = "11px system-ui, sans-serif";
-    c.textBaseline = "middle";
-    this._lanes(c, color);
+    this._cursor(c);
+  }
+
+  // The chosen event's frame, and where it comes from.
+  _cursor(c) {
+    const [a, b] = this.span(this.cursor), x = this._x(a);
     c.save();
     c.beginPath();
     c.rect(LEFT, 0, this.width - LEFT, this.height);
     c.clip();
-    this._axis(c, color);
+    this._arrows(c);
+    c.strokeStyle = this.colors.focus;
+    c.lineWidth = 1.5;
+    c.strokeRect(x, TOP - 4, Math.max(this._x(b) - x, 2), this.height - TOP);
+    c.restore();
+  }
+
+  // Everything but the cursor.
+  _all(c, ratio) {
+    const colors = this.colors;
+    c.setTransform(ratio, 0, 0, ratio, 0, 0);
+    c.fillStyle = colors.ground;
+    c.fillRect(0, 0, this.width, this.height);
+    c.font = "11px system-ui, sans-serif";
+    c.textBaseline = "middle";
+    this._lanes(c);
+    c.save();
+    c.beginPath();
+    c.rect(LEFT, 0, this.width - LEFT, this.height);
+    c.clip();
+    this._axis(c);
     const marked = [];
     for (let i = 0; i < this.run.events.length; i++) {
       const [a, b] = this.span(i);
       if (b < this.from || a > this.to) continue;
       if ((this.run.events[i].violations ?? []).length) marked.push(i);
-      else this._event(c, color, i, a, b);
+      else this._event(c, i, a, b);
     }
-    for (const i of marked) this._event(c, color, i, ...this.span(i));
-    this._arrows(c, color);
-    const [a, b] = this.span(this.cursor);
-    c.strokeStyle = color("focus");
-    c.lineWidth = 1.5;
-    const x = this._x(a), w = Math.max(this._x(b) - x, 2);
-    c.strokeRect(x, TOP - 4, w, this.height - TOP);
+    for (const i of marked) this._event(c, i, ...this.span(i));
     c.restore();
   }
 
-  _lanes(c, color) {
+  _lanes(c) {
     this.run.lanes.forEach((name, i) => {
       const y = TOP + i * LANE;
-      if (i % 2) { c.fillStyle = color("raised"); c.fillRect(0, y, this.width, LANE); }
-      c.fillStyle = color("soft");
+      if (i % 2) { c.fillStyle = this.colors.raised; c.fillRect(0, y, this.width, LANE); }
+      c.fillStyle = this.colors.soft;
       c.fillText(name, 6, y + LANE / 2);
     });
   }
 
-  _axis(c, color) {
+  _axis(c) {
     const rough = (this.to - this.from) / Math.max((this.width - LEFT) / 110, 1);
     const power = 10 ** Math.floor(Math.log10(rough));
     const step = Math.max([1, 2, 5, 10].map(m => m * power).find(s => s >= rough), 1);
-    c.fillStyle = color("soft");
+    c.fillStyle = this.colors.soft;
     for (let v = Math.ceil(this.from / step) * step; v <= this.to; v += step) {
       const label = this.byTime ? `${v} µs` : `${v + 1}`;
       c.fillText(label, this._x(this.byTime ? v : v) + 2, 8);
@@ -174,36 +204,36 @@ class Timeline {
     }
   }
 
-  _event(c, color, index, a, b) {
+  _event(c, index, a, b) {
     const event = this.run.events[index], y = TOP + this.run.lane[index] * LANE + 3;
     const x = this._x(a), w = Math.max(this._x(b) - x - (this.byTime ? 0 : 1), 1.5);
     const bad = (event.violations ?? []).length > 0;
-    c.fillStyle = bad ? color("bad") : color(shade(event));
+    c.fillStyle = bad ? this.colors.bad : this.colors[shade(event)];
     c.fillRect(x, y - (bad ? 2 : 0), bad ? Math.max(w, 4) : w, LANE - 6 + (bad ? 4 : 0));
-    const text = bad ? `!! ${shortTitle(event)}` : shortTitle(event);
     if (w > 26) {
+      const text = bad ? `!! ${shortTitle(event)}` : shortTitle(event);
       c.save();
       c.beginPath();
       c.rect(x, y, w, LANE);
       c.clip();
-      c.fillStyle = color("ground");
+      c.fillStyle = this.colors.ground;
       c.fillText(text, x + 3, y + (LANE - 6) / 2);
       c.restore();
     }
   }
 
   // From where a host enqueued the chosen launch, and from the step that a deferred one belongs to.
-  _arrows(c, color) {
+  _arrows(c) {
     const event = this.run.events[this.cursor], what = event.what;
     if (what.type !== "executed") return;
     const to = [this._x(this.span(this.cursor)[0]), TOP + this.run.lane[this.cursor] * LANE + LANE / 2];
     const from = [];
     if ((what.enqueued ?? -1) > 0) from.push(what.enqueued - 1);
     if (what.of !== what.step) {
-      const i = this.run.events.findIndex(e => e.rank === event.rank && e.what.launch === "forward" && e.what.step === what.of);
-      if (i >= 0) from.push(i);
+      const i = this.run.ran.get(ranKey(event.rank, "forward", what.of));
+      if (i !== undefined) from.push(i);
     }
-    c.strokeStyle = color("focus");
+    c.strokeStyle = this.colors.focus;
     c.lineWidth = 1;
     for (const i of from) {
       const x = this._x(this.span(i)[1]), y = TOP + this.run.lane[i] * LANE + LANE / 2;
@@ -213,6 +243,11 @@ class Timeline {
       c.stroke();
     }
   }
+}
+
+function colorsOf(element) {
+  const style = getComputedStyle(element);
+  return Object.fromEntries(COLORS.map(name => [name, style.getPropertyValue(`--${name}`).trim()]));
 }
 
 function shade(event) {
