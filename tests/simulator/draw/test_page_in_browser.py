@@ -150,3 +150,39 @@ def test_two_thousand_events_open_and_scrub(browser, tmp_path, long_run):
     browser.execute_script("page.fit(); for (let i = 0; i < 200; i++) page.go(i * 10);")
     assert browser.find_element("css selector", "#controls output").text.startswith("1991 /")
     assert complaints(browser) == []
+
+
+SHOWN = """
+const [walk, end] = arguments;
+for (const i of walk) page.go(i);
+page.go(end);
+const view = page.views[0], cells = [...view.root.querySelectorAll(".blocks button, .tabs button, .past button")];
+const looks = c => [c.textContent, [...c.classList].sort().join(" "), c.title, c.style.background, c.ariaPressed, c.ariaSelected];
+view.timeline.around(end, 24);
+view.timeline.draw();
+return [cells.map(looks), view.root.querySelector(".map h2").textContent, view.detail.textContent,
+  view.timeline.canvas.toDataURL()];
+"""
+
+
+def test_whatever_way_led_to_an_event_the_page_shows_the_same(browser, tmp_path, seed_bug):
+    count = len(seed_bug.events)
+    ways = {40: [count - 1, 3, 90], count - 2: [0, 60, 61, 62], 5: [*range(6, 120, 7)]}
+    for end, walk in ways.items():
+        opened(browser, tmp_path / "page.html", [seed_bug])
+        straight = browser.execute_script(SHOWN, [], end)
+        walked = browser.execute_script(SHOWN, walk, end)
+        for there, here in zip(walked, straight, strict=True):
+            assert there == here
+    assert complaints(browser) == []
+
+
+def test_another_rank_shows_its_own_blocks_and_the_same_block_s_history(browser, tmp_path, seed_bug):
+    opened(browser, tmp_path / "page.html", [seed_bug])
+    browser.find_element("css selector", ".blocks [data-block='11']").click()
+    for rank in (1, 0):
+        browser.find_element("css selector", f".tabs button:nth-child({rank + 1})").click()
+        tabs = browser.find_elements("css selector", ".tabs button")
+        assert [tab.get_attribute("aria-selected") for tab in tabs] == [str(r == rank).lower() for r in range(2)]
+        assert browser.find_element("css selector", ".past h3").text.startswith(f"block 11 on rank {rank}")
+        assert browser.find_element("css selector", ".blocks [aria-pressed='true']").get_attribute("data-block") == "11"
