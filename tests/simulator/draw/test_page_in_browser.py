@@ -157,7 +157,8 @@ const [walk, end] = arguments;
 for (const i of walk) page.go(i);
 page.go(end);
 const view = page.views[0], cells = [...view.root.querySelectorAll(".blocks button, .tabs button, .past button")];
-const looks = c => [c.textContent, [...c.classList].sort().join(" "), c.title, c.style.background, c.ariaPressed, c.ariaSelected];
+const looks = c => [c.textContent, [...c.classList].sort().join(" "), c.title, c.style.background, c.ariaPressed,
+  c.ariaSelected];
 view.timeline.around(end, 24);
 view.timeline.draw();
 return [cells.map(looks), view.root.querySelector(".map h2").textContent, view.detail.textContent,
