@@ -80,6 +80,7 @@ class OrderSearch:
     def __post_init__(self) -> None:
         self._shared = shared_by(self.subject, self.schedule.pipeline.runner)
         self._seen: dict[int, list[frozenset[str]]] = {}
+        self.forked = any(branch.todo or branch.tried for branch in self.path)
         self.simulation: Simulation | None = None
 
     def runs(self) -> Iterator[Simulation]:
@@ -122,6 +123,12 @@ class OrderSearch:
             return True
         before.append(asleep)
         return False
+
+    def lengthen(self, branch: Branch) -> None:
+        """Add the current run's next decision to the path."""
+        self.counts.decisions += 1
+        self.forked = self.forked or bool(branch.todo)
+        self.path.append(branch)
 
     @property
     def shared(self) -> Any:
@@ -178,7 +185,8 @@ class _Run:
         options = list(enabled)
         if simulation is not None:
             states = search.reduction.states and self._states.comparable(search.shared)
-            if states and search.seen(self._states.fingerprint(simulation), asleep):
+            # Before the first decision that leaves something to try no two runs differ.
+            if states and search.forked and search.seen(self._states.fingerprint(simulation), asleep):
                 search.counts.cut_states += 1
                 raise _Cut
             if search.reduction.commuting:
@@ -188,5 +196,4 @@ class _Run:
         if not awake:
             search.counts.cut_asleep += 1
             raise _Cut
-        search.counts.decisions += 1
-        search.path.append(Branch(awake[0], awake[1:], [], sorted(asleep)))
+        search.lengthen(Branch(awake[0], awake[1:], [], sorted(asleep)))

@@ -7,14 +7,16 @@ commuting events, and with it every violation.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
+from stalerow.simulator.rank.operations import BlockCounts, Gather
 from stalerow.simulator.rank.policy import RankPolicy
 from stalerow.simulator.run.events import READ_STAGING, Shared
 
 if TYPE_CHECKING:
     from stalerow.simulator.faults.base import Fault
+    from stalerow.simulator.rank.operations import Operation
     from stalerow.simulator.run.loop import Simulation
     from stalerow.simulator.run.subject import Subject
 
@@ -73,9 +75,23 @@ def _meets_nobody(simulation: Simulation, actor: str, shared: Shared) -> bool:
         return not staging.next_buffers & staging.unread
     rank = simulation.ranks[int(actor[len("device") :])]
     operation = rank.queue.head()
-    if not isinstance(operation, READ_STAGING):
+    if not isinstance(operation, READ_STAGING) or unused(rank.queue.operations):
         return True
     return operation.step + rank.staging.depth > _last_step(simulation, operation.step)
+
+
+def unused(queue: Iterable[Operation]) -> bool:
+    """Whether nobody reads what the first operation of a stream writes.
+
+    Block counts are read by gathers alone, and a step without rows has none: those of the next step replace them. All
+    that stays of the order is whether the explanation of a violation names the overwritten buffer.
+    """
+    first, *later = queue
+    if isinstance(first, BlockCounts):
+        for operation in later:
+            if isinstance(operation, (BlockCounts, Gather)):
+                return isinstance(operation, BlockCounts)
+    return False
 
 
 def _last_step(simulation: Simulation, pending: int) -> int:

@@ -1,12 +1,16 @@
-"""How many schedules plain fuzzing needs to find each fault, over 20 starting seeds; optionally into the catalogue.
+"""How many schedules fuzzing needs to find each fault, over 20 starting seeds and for every kind of order of events.
 
-    python tests/bench/schedules_needed.py [FAULT ...] [--starts 20] [--limit 2000] [--jobs 2] [--write]
-    python tests/bench/schedules_needed.py [FAULT ...] --orders [--limit 100]       a row per fault, a column per order
+    python tests/bench/schedules_needed.py [FAULT ...] [--orders KIND ...] [--starts 20] [--limit 100] [--results FILE]
+    python tests/bench/schedules_needed.py --table [--results FILE]      what is in the file, as Markdown
+    python tests/bench/schedules_needed.py --write [--results FILE]      "mix" into the catalogue's files
 
 A start is a seed far from the others; from there seeds are tried one after the other, without scenario or bias, until
-a run's first violation is the one that the fault's reports describe. Seeds whose schedule lacks what a fault cannot do
-without count as tried. `--write` stores the figures in the catalogue's files. `--orders` has the same seeds draw each
-kind of order of events instead of their own: canonical, with holds, uniform, PCT, POS; "mix" is what seeds draw.
+a run's first violation is the one that the fault's reports describe, or `--limit` were tried. Seeds whose schedule lacks
+what a fault cannot do without count as tried. A kind of order is one that seeds draw, by itself (canonical, with holds,
+uniform, PCT, POS), all of them as seeds draw them (mix), or that with another half of the features left out at every
+start (swarm): a seed's workload is the same under every kind but the last.
+
+Every figure is one line of the results file, written as soon as it is known; a second call does what is missing.
 """
 
 from __future__ import annotations
@@ -14,9 +18,8 @@ from __future__ import annotations
 import argparse
 import datetime
 import statistics
-from collections.abc import Iterator
-from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from pathlib import Path
 
 import msgspec
 
@@ -26,20 +29,32 @@ from stalerow.scenarios.writer import to_toml
 from stalerow.simulator.faults import Faults, builtin_faults, resolve
 from stalerow.simulator.oracle.violations import Violation
 from stalerow.simulator.run.loop import Simulation
+from stalerow.simulator.schedule.choosers import Chooser
 from stalerow.simulator.schedule.choosers.family import seeded
+from stalerow.simulator.schedule.choosers.swarm import SwarmChooser
 from stalerow.simulator.schedule.generate import HOLDS, ORDERS, generate
 from stalerow.simulator.schedule.values import Schedule
 
 STRIDE = 1_000_003
-KINDS = ("canonical", "holds", "uniform", "pct", "pos", "mix")
+KINDS = ("canonical", "holds", "uniform", "pct", "pos", "mix", "swarm")
+DRAWN = ("mix", "swarm")
+"""Kinds whose figures are those of the shares that seeds draw the others with."""
 
 
-@dataclass(frozen=True, slots=True)
-class Needed:
-    """Seeds tried from one start; `seed` is the one that found it, None if none did."""
+class Needed(msgspec.Struct, frozen=True):
+    """Seeds `tried` from one start; `seed` is the one that found it, None if none did. `shares`: of `ORDERS`, for a kind
+    that depends on them."""
 
+    fault: str
+    order: str
+    start: int
     tried: int
     seed: int | None
+    shares: str = ""
+
+    @property
+    def key(self) -> tuple[str, str, int, str]:
+        return self.fault, self.order, self.start, self.shares
 
 
 class Ordered:
@@ -49,7 +64,7 @@ class Ordered:
         self._own, self._order = seeded(seed, None), order
 
     def pick(self, n: int, label: str) -> int:
-        if label == "order kind" and self._order != "mix":
+        if label == "order kind" and self._order not in DRAWN:
             kind = "planned" if self._order in ("canonical", "holds") else self._order
             return [str(k) for k in ORDERS].index(kind)
         if label == "holds" and self._order == "canonical":
@@ -79,6 +94,10 @@ def first_violation(faults: Faults, schedule: Schedule, kernels: KernelSet) -> V
     return violations[0] if violations else None
 
 
+def shares(order: str) -> str:
+    return ",".join(ORDERS) if order in DRAWN else ""
+
+
 def needed(fault: str, start: int, limit: int, order: str = "mix") -> Needed:
     """Try seeds from a start until the fault shows, at most `limit`."""
     faults = resolve([fault])
@@ -86,82 +105,103 @@ def needed(fault: str, start: int, limit: int, order: str = "mix") -> Needed:
     kernels = kernel_set("reference:req-idx")
     for tried in range(1, limit + 1):
         seed = start * STRIDE + tried - 1
-        schedule = generate(Ordered(seed, order))
+        chooser: Chooser = Ordered(seed, order)
+        schedule = generate(SwarmChooser(chooser, start) if order == "swarm" else chooser)
         if not faults.needs(schedule):
             continue
         violation = first_violation(faults, schedule, kernels)
         if violation is not None and only.shows(violation):
-            return Needed(tried, seed)
-    return Needed(limit, None)
+            return Needed(fault, order, start, tried, seed, shares(order))
+    return Needed(fault, order, start, limit, None, shares(order))
 
 
-def measure(faults: list[str], starts: int, limit: int, jobs: int) -> Iterator[tuple[str, list[Needed]]]:
-    """Every fault with what each start needed."""
-    with ProcessPoolExecutor(jobs) as pool:
-        for fault in faults:
-            futures = [pool.submit(needed, fault, start, limit) for start in range(starts)]
-            yield fault, [future.result() for future in futures]
+def measure(faults: Sequence[str], orders: Sequence[str], starts: int, limit: int, path: Path) -> None:
+    """Add to the file what it lacks; where nothing was found, again if the limit is higher now."""
+    for fault in faults:
+        for order in orders:
+            known = {n.key: n for n in read(path)}
+            for start in range(starts):
+                had = known.get((fault, order, start, shares(order)))
+                if had is None or (had.seed is None and had.tried < limit):
+                    with path.open("ab") as file:
+                        file.write(msgspec.json.encode(needed(fault, start, limit, order)) + b"\n")
+            print(f"{fault:22}{order:>10}  {_cell(_of(read(path), fault, order))}", flush=True)
 
 
-def by_order(faults: list[str], starts: int, limit: int, jobs: int) -> None:
-    """Print the table: the median over the starts, and how many found nothing if any did."""
-    print(f"{'fault':22}" + "".join(f"{order:>14}" for order in KINDS), flush=True)
-    with ProcessPoolExecutor(jobs) as pool:
-        for fault in faults:
-            row = [[pool.submit(needed, fault, start, limit, order) for start in range(starts)] for order in KINDS]
-            cells = []
-            for futures in row:
-                found = [future.result() for future in futures]
-                missed = sum(n.seed is None for n in found)
-                median = statistics.median(n.tried for n in found)
-                shown = f">{limit}" if missed > starts / 2 else f"{median:g}"
-                cells.append(shown + (f" ({missed} no)" if missed else ""))
-            print(f"{fault:22}" + "".join(f"{cell:>14}" for cell in cells), flush=True)
+def read(path: Path) -> list[Needed]:
+    """The figures of a file that belong to the shares of now, the last of each."""
+    lines = path.read_bytes().splitlines() if path.exists() else []
+    found = [msgspec.json.decode(line, type=Needed) for line in lines if line.endswith(b"}")]
+    return list({n.key: n for n in found if n.shares == shares(n.order)}.values())
 
 
-def summary(found: list[Needed]) -> Measured:
+def _of(found: Iterable[Needed], fault: str, order: str) -> list[Needed]:
+    return [n for n in found if (n.fault, n.order) == (fault, order)]
+
+
+def _cell(found: Sequence[Needed]) -> str:
+    """The median, the mean where it differs, and how many starts found nothing if any did."""
+    if not found:
+        return ""
+    missed = sum(n.seed is None for n in found)
+    median, mean = statistics.median(n.tried for n in found), statistics.fmean(n.tried for n in found)
+    if missed * 2 >= len(found):
+        return f"over {max(n.tried for n in found)} ({missed} of {len(found)})"
+    return f"{median:g} ({mean:.1f})" if not missed else f"{median:g} ({missed} of {len(found)} none)"
+
+
+def table(found: Sequence[Needed]) -> str:
+    """Markdown: a row a fault, a column a kind of order; last, the geometric mean over the faults that all found."""
+    faults = sorted({n.fault for n in found})
+    orders = [order for order in KINDS if any(n.order == order for n in found)]
+    rows = [f"| fault | {' | '.join(orders)} |", "| --- |" + " --- |" * len(orders)]
+    for fault in faults:
+        rows.append(f"| `{fault}` | {' | '.join(_cell(_of(found, fault, order)) for order in orders)} |")
+    means = []
+    for order in orders:
+        tried = [statistics.fmean(n.tried for n in _of(found, fault, order)) for fault in faults]
+        means.append(f"{statistics.geometric_mean(tried):.2f}")
+    return "\n".join([*rows, f"| geometric mean of the means | {' | '.join(means)} |"])
+
+
+def summary(found: Sequence[Needed]) -> Measured:
     """Figures for the catalogue. A start that never found it counts with the limit."""
     tried = [n.tried for n in found]
-    hits = sum(n.seed is not None for n in found)
     return Measured(
         date=datetime.date.today(),
         starts=len(found),
-        found=hits,
+        found=sum(n.seed is not None for n in found),
         median=round(statistics.median(tried)),
         worst=max(tried),
     )
 
 
-def write(fault: str, measured: Measured) -> None:
-    """Store the figures in the scenarios that consist of this fault alone."""
+def write(found: Sequence[Needed]) -> None:
+    """Store the figures of "mix" in the scenarios that consist of one fault alone."""
     for scenario in catalogue().values():
-        if scenario.faults == (fault,):
-            text = to_toml(msgspec.structs.replace(scenario, measured=measured))
+        mine = _of(found, scenario.faults[0], "mix") if len(scenario.faults) == 1 else []
+        if mine:
+            text = to_toml(msgspec.structs.replace(scenario, measured=summary(mine)))
             (FOLDER / f"{scenario.name}.toml").write_text(text, encoding="utf-8")
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("faults", nargs="*")
+    parser.add_argument("--orders", nargs="+", choices=KINDS, default=list(KINDS))
     parser.add_argument("--starts", type=int, default=20)
-    parser.add_argument("--limit", type=int, default=2000)
-    parser.add_argument("--jobs", type=int, default=2)
+    parser.add_argument("--limit", type=int, default=100)
+    parser.add_argument("--results", type=Path, default=Path("schedules_needed.jsonl"))
+    parser.add_argument("--table", action="store_true")
     parser.add_argument("--write", action="store_true")
-    parser.add_argument("--orders", action="store_true")
     args = parser.parse_args()
-    if args.orders:
-        by_order(args.faults or list(builtin_faults()), args.starts, args.limit, args.jobs)
+    if not args.table and not args.write:
+        measure(args.faults or list(builtin_faults()), args.orders, args.starts, args.limit, args.results)
         return
-    for fault, found in measure(args.faults or list(builtin_faults()), args.starts, args.limit, args.jobs):
-        measured = summary(found)
-        first = next((n.seed for n in found if n.seed is not None), None)
-        print(
-            f"{fault:22} found {measured.found}/{measured.starts}, median {measured.median}, "
-            f"worst {measured.worst}, first seed {first}",
-            flush=True,
-        )
-        if args.write:
-            write(fault, measured)
+    if args.write:
+        write(read(args.results))
+    if args.table:
+        print(table(read(args.results)))
 
 
 if __name__ == "__main__":
