@@ -5,10 +5,10 @@
     python tests/bench/schedules_needed.py --write [--results FILE]      "mix" into the catalogue's files
 
 A start is a seed far from the others; from there seeds are tried one after the other, without scenario or bias, until
-a run's first violation is the one that the fault's reports describe, or `--limit` were tried. Seeds whose schedule lacks
-what a fault cannot do without count as tried. A kind of order is one that seeds draw, by itself (canonical, with holds,
-uniform, PCT, POS), all of them as seeds draw them (mix), or that with another half of the features left out at every
-start (swarm): a seed's workload is the same under every kind but the last.
+a run's first violation is the one that the fault's reports describe, or `--limit` were tried. Seeds whose schedule
+lacks what a fault cannot do without count as tried. A kind of order is one that seeds draw, by itself (canonical, with
+holds, uniform, PCT, POS), all of them as seeds draw them (mix), or that with another half of the features left out at
+every start (swarm): a seed's workload is the same under every kind but the last.
 
 Every figure is one line of the results file, written as soon as it is known; a second call does what is missing.
 """
@@ -42,8 +42,8 @@ DRAWN = ("mix", "swarm")
 
 
 class Needed(msgspec.Struct, frozen=True):
-    """Seeds `tried` from one start; `seed` is the one that found it, None if none did. `shares`: of `ORDERS`, for a kind
-    that depends on them."""
+    """Seeds `tried` from one start; `seed` is the one that found it, None if none did. `shares`: `ORDERS`, for what
+    depends on it."""
 
     fault: str
     order: str
