@@ -50,13 +50,17 @@ def test_the_least_urgent_goes_wherever_it_stands():
 
 
 def test_what_a_victim_was_given_in_the_same_step_is_taken_back():
-    driver = crowded(2, 1, 0)
+    core = engine("0.34", policy="priority", groups=hybrid(4, recurrent=0), num_blocks=9, max_num_batched_tokens=32)
+    core.add_request("first", prompt(13, 1), 9, options=RequestOptions(priority=1))
+    core.add_request("urgent", prompt(16, 2), 9, options=RequestOptions(priority=0))
+    driver = Driver(core)
     driver.schedule()
-    driver.core.scheduler.running.sort(key=lambda request: request.id)
+    core.scheduler.running.sort(key=lambda request: request.id)
     step = until_preemption(driver).steps[-1]
-    assert "r0" not in {row.request for row in step.rows} | {known.request for known in step.cached}
-    assert step.num_tokens <= driver.core.config.max_num_batched_tokens
-    assert "r0" not in step.block_lists
+    # A token of the first still fits its blocks; the urgent one needs another block, and takes the first's.
+    assert step.preempted == ("first",)
+    assert [row.request for row in step.rows] == [known.request for known in step.cached] == ["urgent"]
+    assert "first" not in step.block_lists
 
 
 @pytest.mark.parametrize(("release", "others"), [("0.32", False), ("0.34", True)])
