@@ -102,6 +102,13 @@ class Run:
     def schedule(self) -> None:
         record: dict[str, Any] = {"step": self.step + 1}
         aborted = self.abort(self.step + 1, "pre_schedule")
+        resets = [
+            self.scheduler.reset_prefix_cache(reset_running_requests=item.get("running", True))
+            for item in self.workload.get("resets", ())
+            if item["step"] == self.step + 1
+        ]
+        if resets:
+            record["resets_before_schedule"] = resets
         record["inflight_before"] = [step for _, _, step in self.queue]
         known = {
             key: (request.num_output_placeholders, request.num_tokens)

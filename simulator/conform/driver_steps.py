@@ -1,7 +1,8 @@
 """Runs inside an environment that has vLLM: lends its scheduler to a simulation, one call at a time.
 
 Started by `engine` as a file; like `driver`, whose description of a schedule it shares, it imports nothing of this
-project. Messages name one call: "open" (options), "add", "abort", "schedule", "process"; every answer says
+project. Messages name one call: "open" (options), "add", "abort", "reset", "schedule",
+"process"; every answer says
 whether the scheduler has something left to do.
 """
 
@@ -41,6 +42,11 @@ class Session(driver.Run):
         for key in aborted:
             self.scheduler.finish_requests(key, status)
         return {"aborted": aborted}
+
+    def reset(self, running: bool) -> dict[str, Any]:
+        done = self.scheduler.reset_prefix_cache(reset_running_requests=running)
+        self.cached = {} if done else self.cached
+        return {"done": done}
 
     def schedule_step(self, _: Any) -> dict[str, Any]:
         before = self.block_lists()
@@ -107,6 +113,7 @@ def answer(api: Any, model_dir: str, message: dict[str, Any]) -> dict[str, Any]:
     calls: dict[str, Callable[[Any], dict[str, Any]]] = {
         "add": session.add_request,
         "abort": session.abort_requests,
+        "reset": session.reset,
         "schedule": session.schedule_step,
         "process": session.process_step,
     }

@@ -69,6 +69,7 @@ def released_options(config: EngineConfig) -> dict[str, Any]:
         "long_prefill_token_threshold": config.long_prefill_token_threshold,
         "long_prefill_token_threshold_adaptive": config.long_prefill_token_threshold_adaptive,
         "max_num_active_seqs": config.max_num_active_seqs,
+        "prefill_schedule_interval": config.prefill_schedule_interval,
         "reserve_full_isl": config.reserve_full_isl,
         "watermark": config.watermark,
         "policy": config.policy,
@@ -132,6 +133,10 @@ class ReleasedEngine:
         aborted = self._call("abort", list(request_ids))["aborted"]
         self._futile &= not aborted
         return tuple(aborted)
+
+    def reset_prefix_cache(self, reset_running_requests: bool) -> bool:
+        self._futile = False
+        return bool(self._call("reset", reset_running_requests)["done"])
 
     def schedule(self) -> Step:
         answer = self._call("schedule", None)

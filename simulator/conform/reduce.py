@@ -27,6 +27,7 @@ PLAIN = {
     "long_prefill_token_threshold": 0,
     "long_prefill_token_threshold_adaptive": False,
     "max_num_active_seqs": None,
+    "prefill_schedule_interval": 1,
     "reserve_full_isl": True,
     "watermark": 0.0,
     "policy": "fcfs",
@@ -78,7 +79,8 @@ def _reduction(values: _Values, task: Task) -> Task:
         if share and str(share[0]).startswith("req:") and share[0] not in known:
             del request["share"]
     aborts = [{**a, "step": values.up_to(a["step"], 1)} for a in workload.get("aborts", ()) if values.keep()]
-    return reduced, {"requests": requests, "aborts": aborts}
+    resets = [{**r, "step": values.up_to(r["step"], 1)} for r in workload.get("resets", ()) if values.keep()]
+    return reduced, {"requests": requests, "aborts": aborts, "resets": resets}
 
 
 def _request(values: _Values, request: dict[str, Any]) -> dict[str, Any]:

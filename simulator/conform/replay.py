@@ -90,6 +90,7 @@ class Replay:
     def _schedule(self) -> ScheduleRecord:
         core = self.core
         aborted = self._abort(self._step + 1, "pre_schedule")
+        resets = [core.reset_prefix_cache(r.running) for r in self._workload.resets if r.step == self._step + 1]
         inflight = list(core.inflight)
         known = core.scheduler.requests
         before = {key: (request.num_output_placeholders, request.num_tokens) for key, request in known.items()}
@@ -130,6 +131,7 @@ class Replay:
             zero=list(step.zero),
             copies=list(step.copies),
             aborts_before_schedule=aborted,
+            resets_before_schedule=resets,
         )
 
     def _rows(self, step: Step, before: Mapping[str, tuple[int, int]]) -> list[ScheduledRecord]:

@@ -19,7 +19,7 @@ from stalerow.simulator.engine import profile
 from stalerow.simulator.engine.step import Step
 from stalerow.simulator.errors import UsageError
 from stalerow.simulator.rank.operations import Operation
-from stalerow.simulator.schedule.values import Abort, Limits, Pipeline, Request, Schedule, validate
+from stalerow.simulator.schedule.values import Abort, Limits, Pipeline, Request, Reset, Schedule, validate
 
 if TYPE_CHECKING:
     from stalerow.simulator.run.loop import Observer, Simulation
@@ -75,6 +75,7 @@ def to_schedule(trace: Trace, name: str) -> Schedule:
         long_prefill_token_threshold=config.long_prefill_token_threshold,
         long_prefill_token_threshold_adaptive=config.long_prefill_token_threshold_adaptive,
         max_num_active_seqs=config.max_num_active_seqs,
+        prefill_schedule_interval=config.prefill_schedule_interval,
         reserve_full_isl=trace.meta.scheduler_reserve_full_isl,
         watermark=config.watermark or 0.0,
         policy=config.policy,
@@ -93,6 +94,7 @@ def to_schedule(trace: Trace, name: str) -> Schedule:
         layout=_layout(trace),
         limits=limits,
         requests=requests,
+        resets=tuple(Reset(step=r.step, running=r.running) for r in trace.workload.resets),
         aborts=tuple(Abort(request=a.id, step=a.step, phase=a.phase) for a in trace.workload.aborts if a.id in known),
     )
     try:

@@ -40,6 +40,7 @@ class TraceConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     long_prefill_token_threshold: int = 0
     long_prefill_token_threshold_adaptive: bool = False
     max_num_active_seqs: int | None = None
+    prefill_schedule_interval: int = 1
     reserve_full_isl: bool | None = None
     watermark: float | None = None
     shared_prefix_ckpt: bool = False
@@ -124,6 +125,7 @@ class Meta(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             long_prefill_token_threshold=c.long_prefill_token_threshold,
             long_prefill_token_threshold_adaptive=c.long_prefill_token_threshold_adaptive,
             max_num_active_seqs=c.max_num_active_seqs,
+            prefill_schedule_interval=c.prefill_schedule_interval,
             reserve_full_isl=self.scheduler_reserve_full_isl,
             watermark=c.watermark or 0.0,
             policy=c.policy,
@@ -164,11 +166,19 @@ class TraceAbort(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     phase: Literal["pre_schedule", "pre_update"] = "pre_schedule"
 
 
+class TraceReset(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A reset of the prefix cache right before schedule number `step`; `running` preempts running requests first."""
+
+    step: int
+    running: bool = True
+
+
 class Workload(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What happens from outside."""
 
     requests: list[TraceRequest]
     aborts: list[TraceAbort] = []
+    resets: list[TraceReset] = []
 
 
 class ScheduledRecord(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -223,6 +233,7 @@ class ScheduleRecord(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     zero: list[int] = []
     copies: list[tuple[int, int]] = []
     aborts_before_schedule: list[str] = []
+    resets_before_schedule: list[bool] = []
 
 
 Counters = tuple[int, int, int, str]

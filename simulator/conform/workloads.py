@@ -18,6 +18,7 @@ def random_task(seed: int) -> Task:
     options = _options(rng)
     workload = {"requests": _requests(rng, options), "aborts": _aborts(rng)}
     _limits(seed, options)
+    workload["resets"] = _resets(_own(seed, "resets"))
     for request in workload["requests"]:
         _asked(seed, options, request)
     return options, workload
@@ -32,6 +33,7 @@ def _limits(seed: int, options: dict[str, Any]) -> None:
     rng = _own(seed, "active requests")
     most = rng.randint(1, options["max_num_seqs"])
     options["max_num_active_seqs"] = most if rng.random() < 0.2 else None
+    options["prefill_schedule_interval"] = _own(seed, "prefill interval").choice((1,) * 8 + (2, 4))
     options["policy"] = "priority" if _own(seed, "policy").random() < 0.2 else "fcfs"
     options["long_prefill_token_threshold_adaptive"] = _own(seed, "adaptive threshold").random() < 0.4
 
@@ -66,6 +68,12 @@ def _options(rng: random.Random) -> dict[str, Any]:
         "accept_prob": rng.choice((0.0, 0.3, 0.6, 0.9, 1.0)),
         "steps": 160,
     }
+
+
+def _resets(rng: random.Random) -> list[dict[str, Any]]:
+    """Resets of the prefix cache, most of them while requests run."""
+    count = rng.choice((0,) * 7 + (1, 2, 3))
+    return [{"step": rng.randint(1, 60), "running": rng.random() < 0.7} for _ in range(count)]
 
 
 def _asked(seed: int, options: dict[str, Any], request: dict[str, Any]) -> None:

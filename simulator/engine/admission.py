@@ -21,11 +21,11 @@ class Admission:
     def __init__(self, scheduler: Scheduler) -> None:
         self._scheduler = scheduler
 
-    def admit(self, draft: StepDraft) -> None:
+    def admit(self, draft: StepDraft, hold: bool) -> None:
         """Move requests from the queue to the running list; the first that does not fit ends the pass.
 
         A preempted request with output in flight is passed over: resuming it now could sample a position
-        twice.
+        twice. With `hold` nobody with more than one token left is admitted.
         """
         scheduler = self._scheduler
         queue = scheduler.waiting
@@ -34,16 +34,20 @@ class Admission:
         most = scheduler.config.max_num_active_seqs or scheduler.config.max_num_seqs
         while queue and draft.budget > 0 and len(scheduler.running) < most:
             request = queue.first
-            if request.num_stale_output_tokens:
+            if request.num_stale_output_tokens and not request.drops_stale_output:
+                request.was_skipped = True
                 skipped.append(queue.pop())
-            elif not self._admit(request, draft, threshold):
+            elif not self._admit(request, draft, threshold, hold):
                 break
         queue.put_back(skipped)
 
-    def _admit(self, request: Request, draft: StepDraft, threshold: int) -> bool:
+    def _admit(self, request: Request, draft: StepDraft, threshold: int, hold: bool) -> bool:
         scheduler = self._scheduler
         hit = scheduler.cache.longest_hit(request)
         request.shared_prefix_boundary = hit.junction
+        prefills = hit.num_tokens < request.num_tokens - 1
+        if hold and prefills:
+            return False
         num_tokens, num_drafts = self._first_chunk(request, hit, draft, threshold)
         if num_tokens == 0:
             return False
@@ -53,6 +57,8 @@ class Admission:
         scheduler.waiting.pop()
         scheduler.running.append(request)
         request.status = Status.RUNNING
+        request.was_skipped = False
+        draft.admitted_prefill |= prefills
         request.num_computed_tokens = hit.num_tokens
         draft.add_admission(request, num_tokens, num_drafts, scheduler.cache.block_ids(request))
         return True

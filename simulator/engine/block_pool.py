@@ -144,6 +144,14 @@ class BlockPool:
                 del index[prefix]
         return prefixes
 
+    def reset(self) -> bool:
+        """Forget every hash, if no block is in use; whether that was so. The free queue keeps its order."""
+        if len(self._free) < self.num_blocks - 1:
+            return False
+        for block in list(self._cached):
+            self.forget(block)
+        return True
+
     def move_hashes(self, source: int, destination: int) -> None:
         """Let `destination` serve every prefix that `source` served."""
         entry = self._cached.get(source)

@@ -46,8 +46,9 @@ class EngineConfig:
     `lookahead_hashes` switch off the two ways in which MTP keeps a hit away from draft KV that it cannot
     vouch for. `max_num_active_seqs` admits fewer requests than `max_num_seqs` (None: as many);
     `long_prefill_token_threshold_adaptive` raises the threshold to a fair share of the budget. With
-    `policy` "priority" requests of a smaller priority go first, arrival decides ties. `model_runner` 1 has no
-    deferred ring; with pipeline parallelism it needs `async_scheduling=False`.
+    `policy` "priority" requests of a smaller priority go first, arrival decides ties.
+    `prefill_schedule_interval` lets decodes run alone for that many steps after one with prefill (from 0.33 on).
+    `model_runner` 1 has no deferred ring; with pipeline parallelism it needs `async_scheduling=False`.
     """
 
     groups: tuple[GroupConfig, ...]
@@ -63,6 +64,7 @@ class EngineConfig:
     long_prefill_token_threshold: int = 0
     long_prefill_token_threshold_adaptive: bool = False
     max_num_active_seqs: int | None = None
+    prefill_schedule_interval: int = 1
     async_scheduling: bool = True
     model_runner: Literal[1, 2] = 2
     enable_prefix_caching: bool = True
@@ -88,6 +90,7 @@ class EngineConfig:
     def _check_counts(self) -> None:
         for name in ("pipeline_parallel_size", "max_num_seqs", "max_num_batched_tokens", "num_blocks"):
             _positive(name, getattr(self, name), "raise it")
+        _positive("prefill_schedule_interval", self.prefill_schedule_interval, "use 1 to switch it off")
         for name in ("num_speculative_tokens", "long_prefill_token_threshold"):
             if getattr(self, name) < 0:
                 raise misfit(f"{name} {getattr(self, name)}", "0 or more", "use 0 to switch it off")

@@ -63,6 +63,15 @@ class EngineCore:
             self._schedules_since_delivery = 0
         return aborted
 
+    def reset_prefix_cache(self, reset_running_requests: bool) -> bool:
+        """Forget every cached prefix, as after a change of weights; True if that was done.
+
+        It is done only while no block is in use. With `reset_running_requests` running requests are preempted first:
+        their output in flight is dropped, and they may be admitted again by the very next schedule.
+        """
+        self._schedules_since_delivery = 0
+        return self.scheduler.reset_prefix_cache(reset_running_requests)
+
     @property
     def has_requests(self) -> bool:
         """Whether the scheduler has something to tell: unfinished requests, or finished ids not sent yet."""

@@ -26,7 +26,7 @@ class Scheduled(msgspec.Struct, eq=False):
 class StepDraft:
     """Rows in scheduling order, admissions and appended blocks; `budget` is in tokens."""
 
-    __slots__ = ("budget", "cached", "new", "scheduled", "scheduled_prefill")
+    __slots__ = ("admitted_prefill", "budget", "cached", "new", "scheduled", "scheduled_prefill")
 
     def __init__(self, budget: int) -> None:
         self.budget = budget
@@ -34,6 +34,7 @@ class StepDraft:
         self.new: list[NewRequest] = []
         self.cached: list[CachedRequest] = []
         self.scheduled_prefill = False
+        self.admitted_prefill = False
 
     def add_running(self, request: Request, num_tokens: int, num_drafts: int, new_blocks: BlockLists) -> None:
         """Grant tokens to a request that the ranks know."""

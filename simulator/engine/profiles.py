@@ -29,6 +29,7 @@ class Profile:
         only with drafts.
     goes_on_after_self_preemption: under priorities, a request that preempted itself does not end the pass over the
         running ones, which are more urgent (0.33).
+    holds_prefill_locally: `prefill_schedule_interval` acts in an engine without data parallelism too (0.33).
     has_runner_v1: the release ships Model Runner V1 (up to 0.33).
     """
 
@@ -41,6 +42,7 @@ class Profile:
     resumes_in_admission_order: bool
     caches_synchronous_outputs: bool
     goes_on_after_self_preemption: bool
+    holds_prefill_locally: bool
     has_runner_v1: bool
 
 
@@ -57,6 +59,7 @@ _PROFILES = {
             resumes_in_admission_order=False,
             caches_synchronous_outputs=False,
             goes_on_after_self_preemption=False,
+            holds_prefill_locally=False,
             has_runner_v1=True,
         ),
         Profile(
@@ -69,6 +72,7 @@ _PROFILES = {
             resumes_in_admission_order=False,
             caches_synchronous_outputs=False,
             goes_on_after_self_preemption=True,
+            holds_prefill_locally=True,
             has_runner_v1=True,
         ),
         Profile(
@@ -81,6 +85,7 @@ _PROFILES = {
             resumes_in_admission_order=True,
             caches_synchronous_outputs=True,
             goes_on_after_self_preemption=True,
+            holds_prefill_locally=True,
             has_runner_v1=False,
         ),
     )

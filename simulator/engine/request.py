@@ -45,8 +45,10 @@ class Request:
     `num_computed_tokens` counts scheduled tokens optimistically, drafts included, until their output is
     processed; `num_output_placeholders` are the outputs expected from steps in flight (asynchronous
     scheduling only); `num_in_flight_tokens` the scheduled tokens not processed yet, `num_stale_output_tokens`
-    those of them that were scheduled before a preemption. `num_spec_tokens` drafts wait to be scheduled.
-    `arrival` numbers requests as they came. `block_hashes` are prefix identities, one per hash block (see `hashing`).
+    those of them that were scheduled before a preemption, whose output is delivered or, with
+    `drops_stale_output`, dropped. `was_skipped` says that an admission pass went by. `num_spec_tokens` drafts wait
+    to be scheduled. `arrival` numbers requests as they came. `block_hashes` are prefix identities, one per hash block
+    (see `hashing`).
     """
 
     id: str
@@ -66,6 +68,8 @@ class Request:
     is_prefill_chunk: bool = False
     shared_prefix_boundary: int = 0
     num_preemptions: int = 0
+    drops_stale_output: bool = False
+    was_skipped: bool = False
     block_hashes: list[int] = field(default_factory=list)
 
     @property

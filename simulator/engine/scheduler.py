@@ -10,6 +10,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from stalerow.simulator.engine.admission import Admission
 from stalerow.simulator.engine.cache import KVCache
+from stalerow.simulator.engine.cadence import PrefillCadence
 from stalerow.simulator.engine.config import EngineConfig, misfit
 from stalerow.simulator.engine.draft_step import StepDraft
 from stalerow.simulator.engine.hashing import PrefixHasher
@@ -19,6 +20,7 @@ from stalerow.simulator.engine.request import PLAIN, Request, RequestOptions, St
 from stalerow.simulator.engine.rules import CacheRules
 from stalerow.simulator.engine.step import Step
 from stalerow.simulator.engine.waiting import WaitingQueue
+from stalerow.simulator.errors import BrokenRule
 
 FINISH_REASONS = {Status.FINISHED_LENGTH_CAPPED: "length", Status.FINISHED_STOPPED: "stop"}
 
@@ -42,6 +44,7 @@ class Scheduler:
         self._finished: set[str] = set()
         self._preempted: set[str] = set()
         self._num_arrived = 0
+        self._cadence = PrefillCadence(config.prefill_schedule_interval if profile.holds_prefill_locally else 1)
         self._aligns_chunks = config.recurrent_block_size > 0
         self._decode_interval = policies.drafts.decode_interval(config)
 
@@ -86,9 +89,14 @@ class Scheduler:
         self.policies.at(self.current_step)
         self.cache.start_step()
         draft = StepDraft(self.config.max_num_batched_tokens)
-        self._schedule_running(draft)
-        if not self._preempted:
-            self._admission.admit(draft)
+        hold = self._cadence.holds(self.running)
+        num_preempted = len(self._preempted)
+        self._schedule_running(draft, hold)
+        if len(self._preempted) == num_preempted:
+            self._admission.admit(draft, hold)
+            if not hold:
+                self._cadence.admitted(self.waiting)
+        self._cadence.scheduled(bool(draft.scheduled), draft.scheduled_prefill or draft.admitted_prefill)
         copies = self.cache.take_copies()
         zero = self.cache.take_blocks_to_zero()
         self._advance(draft)
@@ -115,7 +123,7 @@ class Scheduler:
         self._preempted = set()
         return step
 
-    def _schedule_running(self, draft: StepDraft) -> None:
+    def _schedule_running(self, draft: StepDraft, hold: bool) -> None:
         """Give tokens to running requests in order; an exhausted pool preempts, requests that have tokens already too.
 
         Without priorities the last of the list goes, until the request fits or is gone itself, which ends the pass.
@@ -125,7 +133,7 @@ class Scheduler:
         while index < len(self.running) and draft.budget > 0:
             request = self.running[index]
             index += 1
-            num_tokens = self._next_tokens(request, draft.budget, threshold)
+            num_tokens = 0 if hold and request.is_prefill_chunk else self._next_tokens(request, draft.budget, threshold)
             if num_tokens == 0:
                 continue
             new_blocks = self.cache.allocate_slots(request, num_tokens)
@@ -184,11 +192,25 @@ class Scheduler:
             num_tokens = self.policies.chunks.clip(request, start, num_tokens, self.config, self.rules)
         return max(num_tokens, 0)
 
-    def _preempt(self, request: Request) -> None:
+    def reset_prefix_cache(self, reset_running_requests: bool) -> bool:
+        """Forget every prefix (see `EngineCore.reset_prefix_cache`)."""
+        while reset_running_requests and self.running:
+            self._preempt(self.running.pop(), drops_output=True)
+        done = self.cache.pool.reset()
+        if reset_running_requests and not done:
+            raise BrokenRule("blocks are held though every running request was preempted for a cache reset")
+        self.last_step_was_futile = False
+        return done
+
+    def _preempt(self, request: Request, drops_output: bool = False) -> None:
         """Take a request off the ranks; it goes to the head of the queue and starts over.
 
-        Output in flight is stale: it will be delivered, but must not touch the counters, which start at zero.
+        Output in flight is stale: it will be delivered, but must not touch the counters, which start at zero. A cache
+        reset has it dropped instead, and the request may come back at once. What is to be dropped stays so.
         """
+        request.drops_stale_output = drops_output or (
+            request.drops_stale_output and request.num_stale_output_tokens > 0
+        )
         self.cache.free(request)
         request.status = Status.PREEMPTED
         request.num_computed_tokens = 0
@@ -250,6 +272,8 @@ class Scheduler:
             stale = request.num_stale_output_tokens > 0
             if stale:
                 request.num_stale_output_tokens -= row.num_tokens
+                if request.drops_stale_output:
+                    continue
             tokens = sampled.get(row.request, ())
             if not tokens:
                 continue

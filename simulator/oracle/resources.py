@@ -72,6 +72,10 @@ class Resources:
             held.settled = end - rejected
             held.flying = [(number, later - rejected, more) for number, later, more in held.flying]
 
+    def reset(self) -> None:
+        """The prefix cache was reset: requests that this preempts are no sign of a loop."""
+        self._preempted.clear()
+
     def starved(self) -> None:
         """Nothing is in flight, nothing can be scheduled, nobody will come or leave, and requests wait."""
         step = self._last

@@ -123,4 +123,7 @@ MARKS: tuple[str, ...] = (
     "equal prefix under another salt",
     "cache read skipped",
     "preemption out of order",
+    "prefill held back",
+    "prefix cache reset",
+    "reset with requests running",
 )

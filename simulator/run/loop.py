@@ -243,6 +243,10 @@ class Simulation:
 
     def before_schedule(self, loop: EngineLoop) -> None:
         self._abort("pre_schedule", loop.steps + 1)
+        for reset in self.schedule.resets:
+            if reset.step == loop.steps + 1:
+                self.situations.reset(loop.core.reset_prefix_cache(reset.running))
+                self.resources.reset()
 
     def scheduled(self, loop: EngineLoop, step: Step) -> None:
         plan = self.planner.plan(step)
@@ -295,6 +299,7 @@ def engine_config(schedule: Schedule) -> EngineConfig:
         long_prefill_token_threshold=limits.long_prefill_token_threshold,
         long_prefill_token_threshold_adaptive=limits.long_prefill_token_threshold_adaptive,
         max_num_active_seqs=limits.max_num_active_seqs,
+        prefill_schedule_interval=limits.prefill_schedule_interval,
         reserve_full_isl=limits.reserve_full_isl,
         policy=limits.policy,
         watermark=limits.watermark,

@@ -21,11 +21,17 @@ class Situations:
         self._unfinished: set[str] = set()
         self._running: set[str] = set()
         self._since: dict[str, int] = {}
+        self._prefilling: set[str] = set()
         self._block = schedule.layout.recurrent_block_size
         self._salts: dict[tuple[int, ...], set[str]] = {}
 
     def arrived(self, request: str) -> None:
         self._unfinished.add(request)
+
+    def reset(self, done: bool) -> None:
+        """The prefix cache was asked to be reset, before the next step."""
+        self._marks.add("prefix cache reset", done)
+        self._marks.add("reset with requests running", done and len(self._running) > 0)
 
     def scheduled(self, step: Step, plan: StepPlan) -> None:
         marks = self._marks
@@ -33,6 +39,7 @@ class Situations:
         marks.add("empty step", not step.rows)
         marks.add("mixed batch", len({row.is_final_or_decode for row in step.rows}) > 1)
         self._admissions(step)
+        self._held_prefills(step)
         self._rows(step, plan)
 
     def _admissions(self, step: Step) -> None:
@@ -49,6 +56,15 @@ class Situations:
         self._marks.add("admission held by max_num_active_seqs", held)
         for new in step.new:
             self._first_block(self._planner.requests[new.request])
+
+    def _held_prefills(self, step: Step) -> None:
+        """A prompt that is not computed to its end waits for others' decodes."""
+        scheduled = {row.request for row in step.rows}
+        held = self._limits.prefill_schedule_interval > 1 and step.rows and self._prefilling - scheduled
+        self._marks.add("prefill held back", bool(held))
+        self._prefilling -= {*step.finished, *step.preempted}
+        self._prefilling |= {row.request for row in step.rows if not row.is_final_or_decode}
+        self._prefilling -= {row.request for row in step.rows if row.is_final_or_decode}
 
     def _first_block(self, request: Request) -> None:
         """Whether a request before this one began with the same block of tokens."""

@@ -48,6 +48,8 @@ def _fewer_requests(schedule: Schedule) -> Iterator[dict[str, Any]]:
         names = {r.id for r in kept}
         yield {"requests": kept, "aborts": tuple(a for a in schedule.aborts if a.request in names)}
     yield from _merged_requests(schedule)
+    for i in range(len(schedule.resets)):
+        yield {"resets": schedule.resets[:i] + schedule.resets[i + 1 :]}
     for i in range(len(schedule.aborts)):
         yield {"aborts": schedule.aborts[:i] + schedule.aborts[i + 1 :]}
 
@@ -172,6 +174,7 @@ def _plainer_memory(schedule: Schedule) -> Iterator[dict[str, Any]]:
         "long_prefill_token_threshold",
         "long_prefill_token_threshold_adaptive",
         "max_num_active_seqs",
+        "prefill_schedule_interval",
         "reserve_full_isl",
         "watermark",
         "shared_prefix_checkpoint",

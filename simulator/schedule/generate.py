@@ -35,6 +35,7 @@ from stalerow.simulator.schedule.values import (
     Limits,
     Pipeline,
     Request,
+    Reset,
     Schedule,
     actors,
     validate,
@@ -140,6 +141,7 @@ def generate(chooser: Chooser, pp: int | None = None, runner: Runner | None = No
     requests, aborts = _requests(draw, drafts, block_size, policy)
     limits = _limits(draw, drafts, block_size, requests, policy)
     layout = _layout(draw, drafts, block_size, limits, requests)
+    resets = _resets(draw)
     order = _order(draw, pp)
     simple = Schedule(
         pipeline=pipeline,
@@ -147,6 +149,7 @@ def generate(chooser: Chooser, pp: int | None = None, runner: Runner | None = No
         limits=limits,
         requests=requests,
         aborts=aborts,
+        resets=resets,
         order=order,
     )
     return validate(widen(chooser, simple))
@@ -217,6 +220,14 @@ def _request(
     return request, aborts
 
 
+def _resets(draw: _Draw) -> tuple[Reset, ...]:
+    """Resets of the prefix cache, most of them with requests running."""
+    if not draw.chance(10, "cache reset"):
+        return ()
+    steps = sorted(draw.between(2, 24, f"cache reset {i} step") for i in range(draw.between(1, 2, "cache resets")))
+    return tuple(Reset(step=step, running=not draw.chance(5, f"cache reset at {step} idle")) for step in steps)
+
+
 def _limits(draw: _Draw, drafts: int, block_size: int, requests: Sequence[Request], policy: SchedulingPolicy) -> Limits:
     longest = max(r.prompt_len + r.max_tokens for r in requests)
     threshold = draw.of((0,) * 10 + (block_size, block_size + 3), "chunk threshold")
@@ -234,6 +245,7 @@ def _limits(draw: _Draw, drafts: int, block_size: int, requests: Sequence[Reques
         shared_prefix_checkpoint=draw.chance(10, "shared-prefix checkpoints"),
         lookahead_hashes=not draw.chance(12, "look-ahead hashes off"),
         policy=policy,
+        prefill_schedule_interval=draw.of((1,) * 10 + (2, 4), "prefill interval"),
     )
 
 

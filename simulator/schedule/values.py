@@ -46,7 +46,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     long_prefill_token_threshold_adaptive: the threshold is never below a fair share of the budget. max_num_active_seqs:
     requests that may run at a time, None for max_num_seqs, which sizes the ranks. watermark: fraction of the pool to
     keep free when a request is admitted beside running ones. shared_prefix_checkpoint, drop_draft_block,
-    lookahead_hashes, policy: see `EngineConfig`.
+    lookahead_hashes, policy, prefill_schedule_interval: see `EngineConfig`.
     """
 
     max_num_seqs: int = 4
@@ -58,6 +58,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     long_prefill_token_threshold: int = 0
     long_prefill_token_threshold_adaptive: bool = False
     max_num_active_seqs: int | None = None
+    prefill_schedule_interval: int = 1
     reserve_full_isl: bool = True
     watermark: float = 0.0
     shared_prefix_checkpoint: bool = False
@@ -103,6 +104,17 @@ class Abort(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     phase: Literal["pre_schedule", "pre_update"] = "pre_schedule"
 
 
+class Reset(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The prefix cache is reset right before schedule number `step`.
+
+    Without `running` it is only if no request runs; with it running requests are preempted first, and their output in
+    flight is dropped.
+    """
+
+    step: int
+    running: bool = True
+
+
 class Schedule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Everything that decides a run. `draw` only remembers how a generated schedule was made."""
 
@@ -113,6 +125,7 @@ class Schedule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     limits: Limits
     requests: tuple[Request, ...]
     aborts: tuple[Abort, ...] = ()
+    resets: tuple[Reset, ...] = ()
     order: Order = Order()
 
 
@@ -186,6 +199,8 @@ def validate(schedule: Schedule) -> Schedule:
         _check(not schedule.order.holds, "order has holds beside a rule: keep one of the two")
     for a in schedule.aborts:
         _check(a.step >= 1, f"abort of {a.request!r}: step is {a.step}: steps count from 1")
+    for reset in schedule.resets:
+        _check(reset.step >= 1, f"resets has step {reset.step}: steps count from 1")
     for at, choice in schedule.order.picks:
         _check(at >= 0 and choice >= 0, f"order.picks has ({at}, {choice}): decisions and choices count from 0")
     for h in schedule.order.holds:
@@ -215,6 +230,7 @@ def _sizes(schedule: Schedule) -> None:
         "limits.max_num_active_seqs": (limits.max_num_active_seqs, 1, limits.max_num_seqs),
         "limits.max_num_batched_tokens": (limits.max_num_batched_tokens, 1, 1 << 24),
         "limits.max_model_len": (limits.max_model_len, 1, 1 << 24),
+        "limits.prefill_schedule_interval": (limits.prefill_schedule_interval, 1, 1 << 14),
         "limits.staging_depth": (limits.staging_depth, 1, 1 << 14),
         "limits.max_steps": (limits.max_steps, 1, 1 << 24),
     }

@@ -24,6 +24,7 @@ class LocalScheduler:
         self._calls: dict[str, Callable[[Any], dict[str, Any]]] = {
             "add": session.add_request,
             "abort": session.abort_requests,
+            "reset": session.reset,
             "schedule": self._schedule,
             "process": self._process,
         }

@@ -156,6 +156,10 @@ class World:
 
     def before_schedule(self, loop: EngineLoop) -> None:
         self._abort("pre_schedule", loop.steps + 1)
+        for reset in self.schedule.resets:
+            if reset.step == loop.steps + 1:
+                loop.core.reset_prefix_cache(reset.running)
+                self.resources.reset()
 
     def scheduled(self, loop: EngineLoop, step: Step) -> None:
         self.steps.append(step)

@@ -41,6 +41,9 @@ class Standin:
     def abort(self, ids):
         return {"aborted": self.core.abort(ids)}
 
+    def reset(self, running):
+        return {"done": self.core.reset_prefix_cache(running)}
+
     def schedule(self, _):
         step = self.core.schedule()
         record = step_record(step) | SCHEDULER_FIELDS | {"free_blocks": step.num_free_blocks}

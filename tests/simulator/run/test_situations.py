@@ -10,7 +10,7 @@ from stalerow.simulator.engine.request import PLAIN
 from stalerow.simulator.engine.request import Request as Request_
 from stalerow.simulator.run.outcome import run
 from stalerow.simulator.schedule.generate import from_seed
-from stalerow.simulator.schedule.values import Limits, Pipeline, Request, Schedule
+from stalerow.simulator.schedule.values import Limits, Pipeline, Request, Reset, Schedule
 
 REFERENCE = kernel_set("reference:req-idx")
 LAYOUT = msgspec.structs.replace(from_seed(0).layout, num_drafts=1, num_blocks=120)
@@ -92,3 +92,19 @@ def test_a_preemption_out_of_order_is_one_that_leaves_a_later_request_running():
     met = marks(ordered)
     assert met["preemption"]
     assert "preemption out of order" not in met
+
+
+def test_a_prompt_that_waits_for_others_decodes_is_counted():
+    both = (request("a", 6, max_tokens=30), request("b", 60, arrival=4))
+    held = {"prefill_schedule_interval": 3, "max_num_batched_tokens": 20}
+    assert marks(schedule(*both, **held))["prefill held back"]
+    assert "prefill held back" not in marks(schedule(*both, max_num_batched_tokens=20))
+
+
+def test_resets_are_counted_apart_from_those_that_preempt():
+    both = (request("a", 40), request("b", 40))
+    made = schedule(*both)
+    met = marks(msgspec.structs.replace(made, resets=(Reset(step=4),)))
+    assert (met["prefix cache reset"], met["reset with requests running"]) == (1, 1)
+    assert "prefix cache reset" not in marks(msgspec.structs.replace(made, resets=(Reset(step=4, running=False),)))
+    assert "prefix cache reset" not in marks(made)

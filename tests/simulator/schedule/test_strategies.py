@@ -4,7 +4,7 @@ import subprocess
 import sys
 
 import pytest
-from hypothesis import find, given, settings
+from hypothesis import Phase, find, given, settings
 
 from stalerow.kernels.sets import kernel_set
 from stalerow.simulator.run.subject import Subject
@@ -34,7 +34,8 @@ def test_req_idx_isolates_requests(schedule):
 
 
 def test_hypothesis_shrinks_to_the_simplest_schedule():
-    simplest = find(schedules(), lambda s: True)
+    # The explain phase would go on from the simplest schedule, and `find` returns what ran last.
+    simplest = find(schedules(), lambda s: True, settings=settings(phases=(Phase.generate, Phase.shrink)))
     assert len(simplest.requests) == 1
     assert (simplest.pipeline.pp, simplest.pipeline.drafts, simplest.order.deviations) == (2, 1, 0)
 
