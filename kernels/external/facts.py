@@ -61,10 +61,6 @@ class CallerProfile(msgspec.Struct, frozen=True):
     draftless_decode: Literal["spec", "plain"]
     temporal_alignment: int
 
-    @property
-    def accepted_snapshot(self) -> bool:
-        return self.accepted == "snapshot"
-
 
 class Meta(msgspec.Struct, frozen=True):
     """What a release passes as constants: bytes or words per copy step, batch rows per program, warps."""

@@ -307,7 +307,3 @@ def _alarm(seconds: float | None) -> Iterator[None]:
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
-
-
-def first_signature(violations: Sequence[Violation]) -> Signature | None:
-    return signature(violations[0]) if violations else None

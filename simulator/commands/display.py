@@ -69,13 +69,6 @@ def write(args: argparse.Namespace, record: Record, out: Console) -> None:
         save(args.trace, trace(record), "trace", out)
 
 
-def write_pair(path: str, records: Sequence[Record], out: Console) -> None:
-    """The page of two kernel sets on one schedule."""
-    from stalerow.simulator.draw.html import page
-
-    save(path, page(records), "page", out)
-
-
 def save(path: str, data: bytes, what: str, out: Console) -> None:
     """Write a file and name it. Raises `UsageError` where it cannot be written."""
     from stalerow.simulator.files import write_beside
@@ -86,4 +79,3 @@ def save(path: str, data: bytes, what: str, out: Console) -> None:
         why = f"{path}: cannot be written ({error.strerror})"
         raise UsageError(f"{why}: give a file in a folder you may write to") from None
     out.print(f"{what + ':':<8}{path}", markup=False, soft_wrap=True)
-

@@ -112,10 +112,6 @@ class BlockPool:
         entry = self._cached.get(block)
         return entry.num_tokens if entry else None
 
-    def is_private(self, block: int) -> bool:
-        """Whether its one holder may write the block: one reference and no hash."""
-        return block != NULL_BLOCK and self._ref_counts[block] == 1 and block not in self._cached
-
     def register(self, block: int, prefix: int, entry: CachedBlock) -> None:
         """Let the block serve the prefix. A block that has a hash already keeps it as its first one."""
         holders = self._index[entry.group].setdefault(prefix, [])

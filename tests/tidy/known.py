@@ -1,0 +1,106 @@
+"""What the rules let pass, each with its reason. The lists may only shrink: an entry that is not needed fails."""
+
+MOST_LINES = 320
+
+LONG_FILES = {
+    "kernels/align/copy_triton.py": 345,
+    "kernels/compiled/function.py": 530,
+    "simulator/campaign/fuzz.py": 410,
+    "simulator/campaign/workers.py": 350,
+    "simulator/conform/driver_vllm.py": 340,
+    "simulator/draw/recorder.py": 345,
+    "simulator/worker/inside/world.py": 335,
+}
+"""Files of more than `MOST_LINES` lines, and how long they may be at most."""
+
+CIRCLES = {
+    frozenset(
+        {"kernels.external", "kernels.sets"}
+    ): "a set's name may be a release's, and a release is loaded as a set",
+    frozenset({"kernels.compiled.function", "kernels.compiled.memory"}): "annotations",
+    frozenset({"kernels.own.operators", "kernels.own.operators_interpreted"}): "the protocol picks its own forms",
+    frozenset({"kernels.own.lanes", "kernels.own.lanes_triton"}): "the protocol picks its own forms",
+    frozenset({"simulator.engine.admission", "simulator.engine.scheduler"}): "annotations",
+    frozenset({"simulator.engine.block_pool", "simulator.engine.policies"}): "annotations",
+    frozenset({"simulator.campaign.fuzz", "simulator.campaign.journal"}): "annotations",
+    frozenset({"simulator.run.events", "simulator.run.loop"}): "annotations",
+    frozenset({"simulator.universes.cached", "simulator.universes.group"}): "annotations",
+    frozenset({"simulator.rank.base", "simulator.rank.policy", "simulator.rank.v2"}): "annotations: a policy is told "
+    "of the rank that asks it",
+    frozenset(
+        {f"simulator.schedule.{name}" for name in ("draw", "faithful", "generate", "values", "widen")}
+    ): "a schedule keeps its draw, and a draw makes its schedule",
+    frozenset(
+        {f"simulator.oracle.{name}" for name in ("judge", "watch")}
+        | {f"simulator.oracle.explain.{name}" for name in ("bookkeeping", "copies", "reads", "wording")}
+    ): "explaining reads the judge, who asks for explanations",
+    frozenset(
+        {
+            f"simulator.worker.inside.{name}"
+            for name in ("configure", "explain", "judge", "model", "rank", "warm", "world")
+        }
+    ): "the parts of a world that an engine's own worker lives in know each other",
+}
+"""Groups of modules that import each other, by names without "stalerow.": inside functions or for annotations only."""
+
+BOTH_WAYS = {
+    ("campaign", "draw"): "a campaign's findings carry the drawing of what was shrunk, and drawings read findings",
+    ("campaign", "universes"): "a scan is a kind of campaign, and its packs run in a campaign's workers",
+    ("run", "worker"): "a subject may be an engine's own worker, which runs in the ordinary loop",
+    ("schedule", "testing"): "Hypothesis runs a schedule's strategy under the assertion that users write",
+}
+"""Folders of `simulator/` that import each other."""
+
+CALLED_FROM_OUTSIDE = {
+    "simulator/conform/driver_vllm.py": "stands in for an engine's classes: the engine calls it",
+    "simulator/conform/trace.py": "fields of a recorded file",
+    "simulator/testing/plugin.py": "pytest calls hooks by name",
+    "simulator/worker/inside/device.py": "stands in for a device stream: the engine calls it",
+    "simulator/worker/inside/model.py": "stands in for a model: the engine calls it",
+    "simulator/worker/inside/pipeline.py": "stands in for a process group: the engine calls it",
+}
+"""Files whose definitions are used by name from outside of the repository."""
+
+DISCOVERED = {"Fault": "faults.registry finds them by their `name`"}
+"""Base classes whose subclasses are found, not named."""
+
+
+BELOW = ("schedule", "engine", "truth", "rank")
+ABOVE = (
+    "oracle",
+    "run",
+    "faults",
+    "universes",
+    "serve",
+    "conform",
+    "worker",
+    "campaign",
+    "draw",
+    "explore",
+    "commands",
+)
+"""Folders of `simulator/`: those below know none of those above."""
+
+KNOWS_ANYWAY: dict[str, str] = {}
+"""Pairs of folders where the lower one knows the higher one."""
+
+FACE = ("__init__.py", "errors.py", "files.py")
+"""Loose files of `simulator/`: what every folder may raise, and how files are read and written."""
+
+NOT_OURS = {
+    "mine.py": "a user's own file in examples",
+    "mine.toml": "a user's own file in examples",
+    "mamba_utils.py": "an engine's file",
+    "replayssm_utils.py": "an engine's file",
+    "utils.py": "an engine's file",
+}
+"""File names that text may mention though no such file is kept."""
+
+MAY_SAY: dict[str, str] = {}
+"""Files with a word in them that no other text may have."""
+
+KNOW_REQUESTS = {
+    "kernels/own/lanes.py": "one pool's lanes carry their requests' outcomes",
+    "kernels/own/lanes_triton.py": "likewise",
+}
+"""Files of `kernels/` that know requests."""

@@ -1,0 +1,288 @@
+"""The rules of the house: each takes a `Repository` and returns a line for everything that breaks it."""
+
+from __future__ import annotations
+
+import ast
+import functools
+import re
+import tomllib
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import PurePosixPath
+
+import known
+from repository import PACKAGES, Import, Repository, circles, nodes, parse
+
+Rule = Callable[[Repository], Iterable[str]]
+RULES: dict[str, Rule] = {}
+WORD = re.compile(r"[A-Za-z_]\w*")
+
+
+def rule(function: Rule) -> Rule:
+    RULES[function.__name__] = function
+    return function
+
+
+@rule
+def arrows_go_one_way(repository: Repository) -> Iterator[str]:
+    """scenarios -> simulator -> kernels, whenever something is imported, and in strings that name modules too."""
+    rank = {name: i for i, name in enumerate(PACKAGES)}
+    for found in repository.imports():
+        importer, imported = found.importer.split(".")[1], found.imported.split(".")[1]
+        if rank[imported] > rank[importer]:
+            yield f"{found.importer} imports {found.imported}"
+    for path, tree in repository.python:
+        own = rank.get(path.split("/")[0], len(rank))
+        for line, name in _module_names(tree):
+            if rank[name.split(".")[1]] > own:
+                yield f"{path}:{line} names {name}"
+
+
+@rule
+def lower_rooms_know_nothing_above(repository: Repository) -> Iterator[str]:
+    """What is judged, and what it is made of, does not know who judges it."""
+    for found in repository.imports():
+        importer, imported = (name.removeprefix("stalerow.simulator.").split(".")[0] for name in _pair(found))
+        if importer in known.BELOW and imported in known.ABOVE and f"{importer} {imported}" not in known.KNOWS_ANYWAY:
+            yield f"{found.importer} imports {found.imported}"
+
+
+@rule
+def kernels_know_no_requests(repository: Repository) -> Iterator[str]:
+    """Kernels are told rows, slots and tokens: nothing in `kernels/` is called a request or a schedule."""
+    for path, tree in repository.python:
+        if path.startswith("kernels/") and path not in known.KNOW_REQUESTS:
+            for name in sorted(
+                {n for node in nodes(tree) for n in _names(node) if re.search(r"requests?$|schedules?$", n.lower())}
+            ):
+                yield f"{path} has {name!r}"
+
+
+@rule
+def no_circles(repository: Repository) -> Iterator[str]:
+    """At import time no modules import each other; inside functions and for annotations only those that are listed."""
+    at_load, ever = defaultdict(set), defaultdict(set)
+    for found in repository.imports():
+        ever[found.importer].add(found.imported)
+        if found.when == "load":
+            at_load[found.importer].add(found.imported)
+    for group in circles(at_load):
+        yield f"import each other when loaded: {', '.join(sorted(group))}"
+    seen = {frozenset(name.removeprefix("stalerow.") for name in group) for group in circles(ever)}
+    for group in seen - set(known.CIRCLES):
+        # A listed group that has lost a member is still the same circle, which may only shrink.
+        if not any(group < listed for listed in known.CIRCLES):
+            yield f"import each other: {', '.join(sorted(group))}"
+    for listed in known.CIRCLES:
+        if not any(group <= listed for group in seen):
+            yield f"known.CIRCLES lists a circle that is gone: {', '.join(sorted(listed))}"
+
+
+@rule
+def folders_import_one_way(repository: Repository) -> Iterator[str]:
+    """Folders of `simulator/` do not import each other, but for the listed pairs."""
+    pairs = set()
+    for found in repository.imports():
+        ends = [name.split(".") for name in _pair(found)]
+        if all(len(end) > 3 and end[1] == "simulator" for end in ends) and ends[0][2] != ends[1][2]:
+            pairs.add((ends[0][2], ends[1][2]))
+    both = {(a, b) for a, b in pairs if a < b and (b, a) in pairs}
+    yield from (f"simulator/{a} and simulator/{b} import each other" for a, b in sorted(both - set(known.BOTH_WAYS)))
+    yield from (
+        f"known.BOTH_WAYS lists {a} and {b}, which no longer do" for a, b in sorted(set(known.BOTH_WAYS) - both)
+    )
+
+
+@rule
+def packages_are_the_folders(repository: Repository) -> Iterator[str]:
+    """`pyproject.toml` lists every folder with Python in it, and ships every other file that is read at run time."""
+    tools = tomllib.loads(repository.files["pyproject.toml"])["tool"]["setuptools"]
+    listed, folders, extra = set(tools["packages"]), set(), defaultdict(list)
+    for path in repository.files:
+        if path.startswith(tuple(f"{name}/" for name in PACKAGES)):
+            folder = PurePosixPath(path).parent
+            if path.endswith(".py"):
+                folders.add(_dotted(folder))
+            elif not path.endswith(".md") or "meanings" in path:
+                extra[folder].append(path)
+    yield from (f"pyproject.toml does not list {name}" for name in sorted(folders - listed))
+    yield from (f"pyproject.toml lists {name}, which has no Python" for name in sorted(listed - folders))
+    yield from (
+        f"{_dotted(folder)} has no __init__.py"
+        for folder in _folders(repository)
+        if _dotted(folder) in folders and f"{folder}/__init__.py" not in repository.files
+    )
+    patterns = {(owner, pattern): 0 for owner, found in tools["package-data"].items() for pattern in found}
+    for path in [p for found in extra.values() for p in found]:
+        if path.startswith("simulator/docs/"):
+            continue
+        owners = [key for key in patterns if _ships(key, path)]
+        if not owners:
+            yield f"{path} is not in package-data"
+        for key in owners:
+            patterns[key] += 1
+    yield from (f"package-data {owner}: {pattern} matches nothing" for (owner, pattern), n in patterns.items() if not n)
+
+
+@rule
+def no_dead_definitions(repository: Repository) -> Iterator[str]:
+    """What the packages define is used by name somewhere: in code, in tests, or in a string that is looked up."""
+    used: set[str] = set()
+    for path, text in repository.files.items():
+        if path.endswith(".py"):
+            used |= _uses(parse_of(repository, path))
+        elif path.endswith((".toml", ".js", ".html", ".yml", ".yaml")) or path == ".ci/run":
+            used.update(WORD.findall(text))
+    for path, tree in repository.python:
+        if path.split("/")[0] not in PACKAGES or path in known.CALLED_FROM_OUTSIDE:
+            continue
+        for name, line in _definitions(tree):
+            if name not in used and not name.startswith("__"):
+                yield f"{path}:{line} {name} is used nowhere"
+    yield from (f"known.CALLED_FROM_OUTSIDE: no {p}" for p in known.CALLED_FROM_OUTSIDE if p not in repository.files)
+
+
+@rule
+def every_operation_is_judged(repository: Repository) -> Iterator[str]:
+    """Each struct of `rank/operations.py` is in its union, and the oracle's match has a case for each and no other."""
+    operations = parse_of(repository, "simulator/rank/operations.py")
+    kinds = {
+        node.name
+        for node in ast.walk(operations)
+        if isinstance(node, ast.ClassDef)
+        and any(isinstance(s, ast.Assign) and ast.unparse(s.targets[0]) == "kind" for s in node.body)
+    }
+    (union,) = [
+        node.value
+        for node in operations.body
+        if isinstance(node, ast.AnnAssign) and ast.unparse(node.target) == "Operation" and node.value is not None
+    ]
+    members = {node.id for node in ast.walk(union) if isinstance(node, ast.Name)}
+    yield from (f"{name} is no member of Operation" for name in sorted(kinds - members))
+    watch = parse_of(repository, "simulator/oracle/watch.py")
+    cases = {
+        ast.unparse(pattern.cls)
+        for node in ast.walk(watch)
+        if isinstance(node, ast.FunctionDef) and node.name == "after"
+        for pattern in ast.walk(node)
+        if isinstance(pattern, ast.MatchClass)
+    }
+    yield from (f"the oracle does not judge {name}" for name in sorted(kinds - cases))
+    yield from (f"the oracle judges {name}, which is no operation" for name in sorted(cases - kinds))
+
+
+@rule
+def every_file_says_its_idea(repository: Repository) -> Iterator[str]:
+    """A module docstring in every Python file that has any code."""
+    for path, tree in repository.python:
+        if tree.body and not ast.get_docstring(tree):
+            yield f"{path} has no module docstring"
+
+
+@rule
+def files_are_short(repository: Repository) -> Iterator[str]:
+    """At most `MOST_LINES` lines of Python, but for the listed files."""
+    for path, text in repository.files.items():
+        lines = text.count("\n")
+        if path.endswith(".py") and lines > known.LONG_FILES.get(path, known.MOST_LINES):
+            yield f"{path} has {lines} lines: at most {known.LONG_FILES.get(path, known.MOST_LINES)}; split it by idea"
+    for path in known.LONG_FILES:
+        if repository.files.get(path, "").count("\n") <= known.MOST_LINES:
+            yield f"known.LONG_FILES lists {path}, which is short or gone"
+
+
+@rule
+def simulator_has_a_face(repository: Repository) -> Iterator[str]:
+    """No loose Python in `simulator/` but for what all folders share."""
+    loose = {p.removeprefix("simulator/") for p in repository.files if re.fullmatch(r"simulator/[^/]+\.py", p)}
+    yield from (f"simulator/{name} is loose: it belongs in a folder" for name in sorted(loose - set(known.FACE)))
+
+
+@functools.cache
+def _module_names(tree: ast.Module) -> tuple[tuple[int, str], ...]:
+    """(line, text) of every string that is the name of one of the project's modules, or of something in one."""
+    return tuple(
+        (node.lineno, node.value)
+        for node in nodes(tree)
+        if isinstance(node, ast.Constant)
+        and isinstance(node.value, str)
+        and re.fullmatch(r"stalerow\.(?:kernels|simulator|scenarios)(?:[.:]\w+)*", node.value)
+    )
+
+
+def _pair(found: Import) -> tuple[str, str]:
+    return found.importer, found.imported
+
+
+def parse_of(repository: Repository, path: str) -> ast.Module:
+    return parse(repository.files[path])
+
+
+def _names(node: ast.AST) -> Iterator[str]:
+    """The names that a node binds or reads."""
+    match node:
+        case ast.Name(id=name) | ast.Attribute(attr=name) | ast.arg(arg=name) | ast.alias(name=name):
+            yield name
+        case ast.FunctionDef(name=name) | ast.ClassDef(name=name):
+            yield name
+
+
+def _dotted(folder: PurePosixPath) -> str:
+    return ".".join(("stalerow", *folder.parts))
+
+
+def _folders(repository: Repository) -> set[PurePosixPath]:
+    return {PurePosixPath(path).parent for path in repository.files}
+
+
+def _ships(key: tuple[str, str], path: str) -> bool:
+    owner, pattern = key
+    folder = PurePosixPath(*owner.split(".")[1:])
+    return (
+        PurePosixPath(path).is_relative_to(folder)
+        and PurePosixPath(path).relative_to(folder).match(pattern)
+        and (len(PurePosixPath(path).relative_to(folder).parts) == len(PurePosixPath(pattern).parts))
+    )
+
+
+@functools.cache
+def _definitions(tree: ast.Module) -> tuple[tuple[str, int], ...]:
+    """(name, line) of what a module and its classes define."""
+    return tuple(_defined(tree))
+
+
+def _defined(tree: ast.Module) -> Iterator[tuple[str, int]]:
+    for node in nodes(tree):
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+            bases = {ast.unparse(base) for base in getattr(node, "bases", ())}
+            if not bases & set(known.DISCOVERED):
+                yield node.name, node.lineno
+        if isinstance(node, (ast.Module, ast.ClassDef)):
+            for statement in node.body:
+                targets = getattr(statement, "targets", None) or [getattr(statement, "target", None)]
+                for target in targets:
+                    if isinstance(statement, (ast.Assign, ast.AnnAssign)) and isinstance(target, ast.Name):
+                        yield target.id, statement.lineno
+
+
+@functools.cache
+def _uses(tree: ast.Module) -> set[str]:
+    docstrings = {
+        id(node.body[0].value)
+        for node in nodes(tree)
+        if isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef))
+        and node.body
+        and isinstance(node.body[0], ast.Expr)
+    }
+    used: set[str] = set()
+    for node in nodes(tree):
+        match node:
+            case ast.Name(id=name, ctx=ast.Load()) | ast.Attribute(attr=name) | ast.keyword(arg=str(name)):
+                used.add(name)
+            case ast.alias(name=name):
+                used.add(name.rpartition(".")[2])
+            case ast.MatchClass(kwd_attrs=names):
+                used.update(names)
+            case ast.Constant(value=str(text)) if id(node) not in docstrings:
+                used.update(WORD.findall(text))
+    return used
