@@ -165,6 +165,10 @@ class Binder(Protocol):
     def get(self, cache: Cache) -> Binding:
         """The binding to use now, while `cache` is the current cache."""
 
+    @property
+    def bound_to(self) -> int | None:
+        """`cache_id` of the cache whose memory the copies touch, None before any is bound; asking binds nothing."""
+
 
 class EagerBinder:
     """Binds each cache when it becomes current (vLLM 0.32 and later): the binding is always the cache's own."""
@@ -173,6 +177,10 @@ class EagerBinder:
         self._backend = backend
         self._reads_slot_tables = reads_slot_tables
         self._binding: Binding | None = None
+
+    @property
+    def bound_to(self) -> int | None:
+        return None if self._binding is None else self._binding.cache_id
 
     def get(self, cache: Cache) -> Binding:
         if self._binding is None or self._binding.cache_id != cache.cache_id:
@@ -190,6 +198,10 @@ class LazyBinder:
         self._backend = backend
         self._reads_slot_tables = reads_slot_tables
         self._binding: Binding | None = None
+
+    @property
+    def bound_to(self) -> int | None:
+        return None if self._binding is None else self._binding.cache_id
 
     def get(self, cache: Cache) -> Binding:
         if self._binding is None:

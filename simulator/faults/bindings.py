@@ -60,6 +60,10 @@ class _ProfilingBinder:
         self._own = LazyBinder(rank.backend, rank.align.reads_slot_tables)
         self._lazy.get(layout_of(rank))
 
+    @property
+    def bound_to(self) -> int | None:
+        return self._lazy.bound_to
+
     def get(self, cache: Cache) -> Binding:
         own, bound = self._own.get(cache), self._lazy.get(cache)
         return dataclasses.replace(bound, index_tables=own.index_tables, index_table_ptrs=own.index_table_ptrs)
@@ -102,6 +106,10 @@ class _Resized:
     def __init__(self, inner: Binder, rank: Rank, size_of: Callable[[HostState, int], int]) -> None:
         self._inner, self._backend, self._size_of = inner, rank.backend, size_of
         self._changed: Binding | None = None
+
+    @property
+    def bound_to(self) -> int | None:
+        return self._inner.bound_to
 
     def get(self, cache: Cache) -> Binding:
         binding = self._inner.get(cache)

@@ -8,9 +8,26 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
+import numpy as np
+
 from stalerow.simulator.oracle.ledger import Ledger
+from stalerow.simulator.rank.base import Rank
 from stalerow.simulator.rank.operations import Taken
 from stalerow.simulator.truth.plan import Planner, PlanRow
+
+
+class Held(NamedTuple):
+    """What a rank's per-slot arrays hold, on the host, [max_reqs] each: `kernels.base.memory.SlotState` says what."""
+
+    state_idx: np.ndarray
+    num_accepted: np.ndarray
+    num_computed: np.ndarray
+    total_len: np.ndarray
+    last_token: np.ndarray
+
+
+def held(rank: Rank) -> Held:
+    return Held(*(rank.backend.to_host(getattr(rank.slots, name)) for name in Held._fields))
 
 
 class Counts(NamedTuple):

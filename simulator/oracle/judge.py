@@ -14,8 +14,10 @@ import numpy as np
 
 from stalerow.kernels.base.fingerprint import coefficients, pages_fingerprint, values_fingerprint
 from stalerow.simulator.oracle.effect import ColumnCopy, apply_copy
+from stalerow.simulator.oracle.expected import after_output, held
 from stalerow.simulator.oracle.explain import bookkeeping, reads
 from stalerow.simulator.oracle.explain import copies as wrong
+from stalerow.simulator.oracle.explain.evidence import Evidence, evidence
 from stalerow.simulator.oracle.explain.wording import stray_write
 from stalerow.simulator.oracle.shadow import Shadow
 from stalerow.simulator.oracle.violations import Marks, Violation
@@ -41,6 +43,9 @@ class RankJudge(Watch):
         """The rank's pool on the host, uint8 [layers, num_blocks, page_bytes]."""
         return self.rank.pool.pages(self.rank.backend.to_host(self.rank.pool.array))
 
+    def _evidence(self) -> Evidence:
+        return evidence(self.rank, self.planner, self.ledger, self.shadow)
+
     def accept(self) -> None:
         self.shadow[:] = self.pages()
 
@@ -57,11 +62,12 @@ class RankJudge(Watch):
     def untouched(self, operation: Operation) -> None:
         actual = self.pages()
         if not np.array_equal(actual, self.shadow):
-            self.report(stray_write(self, operation, actual))
+            self.report(stray_write(self._evidence(), operation, actual))
             self.shadow[:] = actual
 
     def counted(self, operation: PostUpdate) -> None:
-        for violation in bookkeeping.wrong_outcome(self, operation):
+        outcomes = after_output(self.planner, self.ledger, operation.output)
+        for violation in bookkeeping.wrong_outcome(self.rank.index, held(self.rank), operation, outcomes):
             self.report(violation)
 
     def moved(self, operation: Copying, moves: Sequence[ColumnCopy]) -> None:
@@ -69,22 +75,24 @@ class RankJudge(Watch):
         for copy in copies:
             for block in (copy.source, copy.target):
                 if not self.ledger.owns(copy.request, copy.entry.group, block):
-                    self.report(wrong.unowned(self, operation, copy, block))
+                    self.report(wrong.unowned(self._evidence(), operation, copy, block))
         before = self.shadow.copy()
         for copy in copies:
             apply_copy(self.layout, self.shadow, copy, before)
         actual = self.pages()
         if not np.array_equal(actual, self.shadow):
-            for violation in wrong.wrong_copy(self, operation, copies, before, actual):
-                self.report(bookkeeping.bound_to_the_dead(self, violation))
+            found = self._evidence()
+            for violation in wrong.wrong_copy(found, operation, copies, before, actual):
+                self.report(bookkeeping.bound_to_the_dead(found, violation))
             self.shadow[:] = actual
 
     def computed(self, operation: Forward, rows: Sequence[PlanRow]) -> None:
         rank, batch, host = self.rank, operation.batch, self.rank.backend.to_host
-        for violation in reads.wrong_slots(self, batch, rows):
+        for violation in reads.wrong_slots(rank.index, held(rank), self.planner, batch, rows):
             self.report(violation)
-        for violation in reads.unzeroed(self, operation):
-            self.report(violation)
+        if self.fresh_attention and self.shadow[:, self.fresh_attention].any():
+            for violation in reads.unzeroed(self._evidence(), operation, self.fresh_attention):
+                self.report(violation)
         before = self.shadow.copy()
         arriving = np.array(host(rank.arriving))
         self._shadow.forward(
@@ -92,21 +100,22 @@ class RankJudge(Watch):
         )
         actual = self.pages()
         damage = np.array(host(rank.damage))[: batch.num_rows]
-        for violation in reads.wrong_reads(self, operation, rows, damage, before):
-            self.report(violation)
+        if damage.any():
+            for violation in reads.wrong_reads(self._evidence(), operation, rows, damage, before):
+                self.report(violation)
         if not np.array_equal(actual, self.shadow):
-            self.report(stray_write(self, operation, actual))
+            self.report(stray_write(self._evidence(), operation, actual))
             self.shadow[:] = actual
         if rank.is_last:
             leaving = host(rank.leaving)[: batch.num_rows]
             for row, value in zip(rows, leaving):
                 if value and row.num_sampled:
-                    self.report(reads.diverged(self, operation, row))
+                    self.report(reads.diverged(rank.index, operation, row))
         self._note(pages_fingerprint(actual), damage_fingerprint(damage))
 
     def final(self, hashed: Any) -> None:
         """What the prefix cache still offers at the end must be what it says."""
-        for violation in reads.wrong_cache(self, hashed):
+        for violation in reads.wrong_cache(self._evidence(), self.pages(), self.offered(hashed)):
             self.report(violation)
 
     def _note(self, *values: int) -> None:

@@ -8,6 +8,7 @@ what to do with an intention: `judge.RankJudge` compares it with the memory at o
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import takewhile
 from typing import Any, assert_never
 
 from stalerow.kernels.base.memory import POISON
@@ -161,7 +162,7 @@ class Watch:
                 assert_never(operation)
 
     def report(self, violation: Violation) -> None:
-        violation = bookkeeping.after_overwriting(self, violation)
+        violation = bookkeeping.after_overwriting(self.rank.staging.overwritten, violation)
         key = violation.identity() + (violation.request, violation.layer, violation.group)
         if key not in self._reported and len(self.found) < MAX_VIOLATIONS:
             self._reported.add(key)
@@ -190,7 +191,11 @@ class Watch:
             self.untouched(operation)
 
     def _early(self, operation: Zero | CopyBlocks, blocks: Sequence[int]) -> None:
-        for violation in bookkeeping.early_fills(self, operation, blocks):
+        if operation.step <= self.admitted:
+            return
+        step, pending = self.planner.plans[operation.step].step, self.rank.queue.pending()
+        overtaken = list(takewhile(lambda o: o.step <= operation.step and not isinstance(o, Admit), pending))
+        for violation in bookkeeping.early_fills(self.rank.index, self.ledger, step, operation, blocks, overtaken):
             self.report(violation)
 
     def _rows(self, step: int, requests: Iterable[str]) -> list[PlanRow]:

@@ -130,7 +130,7 @@ class Recorder(Watch):
     def _unowned(self, operation: Copying, move: ColumnCopy, block: int) -> None:
         """Which tensors it concerns is for the run alone to say."""
         text = f"{move.request}'s state moves by way of block {block}, which it does not own"
-        self.report(violation(self, operation, "use after free", text, request=move.request))
+        self.report(violation(self.rank.index, operation, "use after free", text, request=move.request))
 
     def computed(self, operation: Forward, rows: Sequence[PlanRow]) -> None:
         batch = operation.batch
@@ -163,7 +163,7 @@ class Recorder(Watch):
         for row, _, counts, taken_by in after_output(self.planner, self.ledger, operation.output):
             if taken_by is not None:
                 text = f"the output of step {row.step} for {row.request} goes to a slot that it has left"
-                self.report(violation(self, operation, "stale slot", text, request=row.request))
+                self.report(violation(self.rank.index, operation, "stale slot", text, request=row.request))
             values = counts or (None, None, None)
             expected.append(tuple(UNCHECKED if value is None else value for value in values))
         frame, outcomes = operation.step - 1, self._tables["outcomes"]

@@ -1,44 +1,41 @@
 """From a wrong copy to a named violation: what was meant, what happened, whose bytes went where.
 
-Called by the judge only when a launch's result differs. Everything is found from the pool's bytes, the plan and the
+Asked only when a launch's result differs. Everything is found from the pool's bytes, the plan and the
 ledger; the rank's tables only say, in words, which row a block was taken from and which step a gathered table held.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from stalerow.kernels.base.layout import StateEntry
 from stalerow.simulator.oracle.effect import StateCopy, region, window
 from stalerow.simulator.oracle.explain.decode import Decoder
+from stalerow.simulator.oracle.explain.evidence import Evidence
 from stalerow.simulator.oracle.explain.numbers import counted
 from stalerow.simulator.oracle.explain.wording import copying_row, launch, stray_write, violation
 from stalerow.simulator.oracle.violations import Kind, Violation
-
-if TYPE_CHECKING:
-    from stalerow.simulator.oracle.judge import RankJudge
-    from stalerow.simulator.rank.operations import Copying
+from stalerow.simulator.rank.operations import Copying
 
 
 def wrong_copy(
-    judge: RankJudge,
+    evidence: Evidence,
     operation: Copying,
     copies: Sequence[StateCopy],
     before: np.ndarray,
     actual: np.ndarray,
 ) -> Iterator[Violation]:
     """Violations of a copy launch whose result differs from what it was meant to do."""
-    ledger = judge.ledger
-    wrong = np.argwhere((actual != judge.shadow).any(axis=2))
-    intended = _intended(judge, copies, actual)
-    missing = [c for c in copies if _unchanged(judge, c, before, actual)]
+    ledger = evidence.ledger
+    wrong = np.argwhere((actual != evidence.wanted).any(axis=2))
+    intended = _intended(evidence, copies, actual)
+    missing = [c for c in copies if _unchanged(evidence, c, before, actual)]
     done: set[tuple[int, int]] = set()
     for layer, block in (map(int, pair) for pair in wrong):
         meant = intended.get((layer, block))
-        found = _source(judge, layer, block, before, actual, -1 if meant is None else meant.source)
+        found = _source(evidence, layer, block, before, actual, -1 if meant is None else meant.source)
         if found is None and meant is not None and meant in missing:
             continue
         source, entry, bias = found if found else (-1, None, 0)
@@ -49,16 +46,16 @@ def wrong_copy(
             meant = next((c for c in missing if entry is None or c.entry == entry), None) or next(
                 (c for c in missing), None
             )
-        yield _copied_wrongly(judge, operation, meant, source, block, entry, bias, before)
+        yield _copied_wrongly(evidence, operation, meant, source, block, entry, bias, before)
     if not done and missing:
         first = missing[0]
         made = len({(c.entry.group, c.entry.layer, c.entry.state) for c in copies if c not in missing})
         kind: Kind = "torn copy" if made else "wrong position"
         yield violation(
-            judge,
+            evidence.rank,
             operation,
             kind,
-            f"{launch(operation)} on rank {judge.rank.index} left out {len(missing)} of "
+            f"{launch(operation)} on rank {evidence.rank} left out {len(missing)} of "
             f"{counted(len(copies), 'copy', 'copies')}: {first.request}'s {_state(first.entry)} should have gone "
             f"from block {first.source} to block {first.target}",
             layer=first.entry.layer,
@@ -70,21 +67,21 @@ def wrong_copy(
             request=first.request,
         )
     elif not done:
-        yield stray_write(judge, operation, actual)
+        yield stray_write(evidence, operation, actual)
 
 
-def _intended(judge: RankJudge, copies: Sequence[StateCopy], actual: np.ndarray) -> dict[tuple[int, int], StateCopy]:
+def _intended(evidence: Evidence, copies: Sequence[StateCopy], actual: np.ndarray) -> dict[tuple[int, int], StateCopy]:
     """(layer, block) to the copy that should have made it what it is not; one whose own bytes are wrong, if any is."""
     chosen: dict[tuple[int, int], StateCopy] = {}
     for copy in copies:
-        page, where = (copy.entry.layer, copy.target), region(judge.layout, copy.entry)
-        if page not in chosen or not np.array_equal(actual[page][where], judge.shadow[page][where]):
+        page, where = (copy.entry.layer, copy.target), region(evidence.layout, copy.entry)
+        if page not in chosen or not np.array_equal(actual[page][where], evidence.wanted[page][where]):
             chosen[page] = copy
     return chosen
 
 
 def _copied_wrongly(
-    judge: RankJudge,
+    evidence: Evidence,
     operation: Copying,
     meant: StateCopy | None,
     source: int,
@@ -93,30 +90,30 @@ def _copied_wrongly(
     bias: int,
     before: np.ndarray,
 ) -> Violation:
-    ledger, rank = judge.ledger, judge.rank
+    ledger, rank = evidence.ledger, evidence.rank
     bytes_of = ""
     if entry is not None and source >= 0:
-        bytes_of = str(Decoder(judge.planner, judge.layout).state(before[entry.layer, source], entry, bias))
+        bytes_of = str(Decoder(evidence.planner, evidence.layout).state(before[entry.layer, source], entry, bias))
     where = f"block {block} ({ledger.describe(block)})"
     if source >= 0:
         shifted = f", shifted by {counted(bias, 'row')}," if bias else ""
         what = f"block {source} ({ledger.describe(source)}){shifted}"
-        text = f"{launch(operation)} on rank {rank.index} copied {what} to {where}"
+        text = f"{launch(operation)} on rank {rank} copied {what} to {where}"
         text += _meaning(meant, source, block, entry, bias)
     else:
-        text = f"{launch(operation)} on rank {rank.index} left {where} with bytes of no single block"
+        text = f"{launch(operation)} on rank {rank} left {where} with bytes of no single block"
         text += _wanted(meant)
-    row = copying_row(judge, operation, entry.group, source, block) if entry is not None and source >= 0 else ""
+    row = copying_row(evidence, operation, entry.group, source, block) if entry is not None and source >= 0 else ""
     if row:
         text += f"; looked up in {row}"
-    gathered = rank.gathered_step
+    gathered = evidence.gathered_step
     late = operation.step != operation.batch_step and gathered not in (None, operation.batch_step)
-    if late and not rank.align.reads_slot_tables:
+    if late and not evidence.by_slot:
         text += f", and the gathered table held step {gathered} by then"
     return violation(
-        judge,
+        evidence.rank,
         operation,
-        _copy_kind(judge, meant, source, block),
+        _copy_kind(evidence, meant, source, block),
         text,
         layer=entry.layer if entry else -1,
         group=entry.group if entry else -1,
@@ -151,9 +148,9 @@ def _state(entry: StateEntry) -> str:
     return f"{entry.spec.kind} state {entry.state} (group {entry.group}, layer {entry.layer})"
 
 
-def _copy_kind(judge: RankJudge, meant: StateCopy | None, source: int, block: int) -> Kind:
+def _copy_kind(evidence: Evidence, meant: StateCopy | None, source: int, block: int) -> Kind:
     """A copy crosses requests if no owner of the one block owns the other, or if either is not the request's own."""
-    owners = judge.ledger.owners
+    owners = evidence.ledger.owners
     at_source = {o.request for o in owners.get(source, ())}
     at_target = {o.request for o in owners.get(block, ())}
     if meant is not None and at_source and meant.request not in at_source:
@@ -173,38 +170,38 @@ def _copy_kind(judge: RankJudge, meant: StateCopy | None, source: int, block: in
     return "wrong position" if at_source & at_target else "cross-request copy"
 
 
-def _unchanged(judge: RankJudge, copy: StateCopy, before: np.ndarray, actual: np.ndarray) -> bool:
+def _unchanged(evidence: Evidence, copy: StateCopy, before: np.ndarray, actual: np.ndarray) -> bool:
     """Whether the target still holds what it held, though the copy should have changed it."""
-    where = region(judge.layout, copy.entry)
+    where = region(evidence.layout, copy.entry)
     page = (copy.entry.layer, copy.target)
     now = actual[page][where]
-    return np.array_equal(now, before[page][where]) and not np.array_equal(now, judge.shadow[page][where])
+    return np.array_equal(now, before[page][where]) and not np.array_equal(now, evidence.wanted[page][where])
 
 
 def _source(
-    judge: RankJudge, layer: int, block: int, before: np.ndarray, actual: np.ndarray, meant: int
+    evidence: Evidence, layer: int, block: int, before: np.ndarray, actual: np.ndarray, meant: int
 ) -> tuple[int, StateEntry, int] | None:
     """(source block, state, bias) of what changed a page: a block that held the page's new bytes before the launch.
 
     States of several groups overlap in a page, so the largest state that is explained wins; temporal ones first, since
     they are copied whole.
     """
-    changed = (actual[layer, block] != before[layer, block]) & (actual[layer, block] != judge.shadow[layer, block])
+    changed = (actual[layer, block] != before[layer, block]) & (actual[layer, block] != evidence.wanted[layer, block])
     if not changed.any():
         return None
-    entries = [e for e in judge.layout.states if e.layer == layer and changed[region(judge.layout, e)].any()]
+    entries = [e for e in evidence.layout.states if e.layer == layer and changed[region(evidence.layout, e)].any()]
     for entry in sorted(entries, key=lambda e: (e.conv_width > 0, -e.data_bytes)):
-        found = _origin(judge, entry, block, before, actual, meant)
+        found = _origin(evidence, entry, block, before, actual, meant)
         if found is not None:
             return found[0], entry, found[1]
     return None
 
 
 def _origin(
-    judge: RankJudge, entry: StateEntry, block: int, before: np.ndarray, actual: np.ndarray, meant: int
+    evidence: Evidence, entry: StateEntry, block: int, before: np.ndarray, actual: np.ndarray, meant: int
 ) -> tuple[int, int] | None:
     """(block, bias) whose state, shifted by bias rows, is what the page holds now; the block that was meant, if any."""
-    layout, where = judge.layout, region(judge.layout, entry)
+    layout, where = evidence.layout, region(evidence.layout, entry)
     now, pages = actual[entry.layer, block][where], before[entry.layer][:, where]
     hits = []
     if not entry.conv_width:
@@ -218,23 +215,23 @@ def _origin(
     return next((hit for hit in hits if hit[0] == meant), hits[0] if hits else None)
 
 
-def unowned(judge: RankJudge, operation: Copying, copy: StateCopy, block: int) -> Violation:
+def unowned(evidence: Evidence, operation: Copying, copy: StateCopy, block: int) -> Violation:
     """The engine no longer lets the request have a block that its step still needs."""
     side = "from" if block == copy.source else "to"
     kind: Kind = "use after free"
     if block == 0:
         kind = "uninitialised read" if block == copy.source else "null block write"
     return violation(
-        judge,
+        evidence.rank,
         operation,
         kind,
-        f"{launch(operation)} on rank {judge.rank.index} must copy {copy.request}'s state {side} block {block}, "
-        f"which belongs to {judge.ledger.describe(block)} by now",
+        f"{launch(operation)} on rank {evidence.rank} must copy {copy.request}'s state {side} block {block}, "
+        f"which belongs to {evidence.ledger.describe(block)} by now",
         layer=copy.entry.layer,
         group=copy.entry.group,
         source_block=copy.source,
         target_block=copy.target,
-        source_owner=judge.ledger.describe(copy.source),
-        target_owner=judge.ledger.describe(copy.target),
+        source_owner=evidence.ledger.describe(copy.source),
+        target_owner=evidence.ledger.describe(copy.target),
         request=copy.request,
     )

@@ -5,72 +5,66 @@ Also the per-slot numbers that a forward is about to use, and what the prefix ca
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 
 from stalerow.kernels.base.layout import StateEntry
-from stalerow.simulator.oracle.expected import before_forward
+from stalerow.simulator.engine.step import CachedBlock
+from stalerow.simulator.oracle.expected import Held, before_forward
 from stalerow.simulator.oracle.explain.decode import Decoder, Provenance
+from stalerow.simulator.oracle.explain.evidence import Evidence
 from stalerow.simulator.oracle.explain.numbers import counted
 from stalerow.simulator.oracle.explain.wording import violation
 from stalerow.simulator.oracle.violations import Kind, Violation
-from stalerow.simulator.truth.plan import PlanRow
-
-if TYPE_CHECKING:
-    from stalerow.simulator.oracle.judge import RankJudge
-    from stalerow.simulator.rank.batch import Batch
-    from stalerow.simulator.rank.operations import Forward
+from stalerow.simulator.rank.batch import Batch
+from stalerow.simulator.rank.operations import Forward
+from stalerow.simulator.truth.plan import Planner, PlanRow
 
 
-def wrong_slots(judge: RankJudge, batch: Batch, rows: Sequence[PlanRow]) -> Iterator[Violation]:
+def wrong_slots(rank: int, held: Held, planner: Planner, batch: Batch, rows: Sequence[PlanRow]) -> Iterator[Violation]:
     """Per-slot numbers that differ from the request's own, just before the forward uses them."""
-    rank, host = judge.rank, judge.rank.backend.to_host
-    slots = rank.slots
-    columns, accepted, computed = host(slots.state_idx), host(slots.num_accepted), host(slots.num_computed)
-    last, total = host(slots.last_token), host(slots.total_len)
     for slot, row in zip(batch.slots, rows):
-        meant = before_forward(judge.planner, row)
+        meant = before_forward(planner, row)
         checks: list[tuple[Kind, str, int, int]] = [
-            ("stale slot", "running column", columns[slot], row.column),
-            ("stale slot", "num_accepted", accepted[slot], row.accepted_in_forward),
-            ("rank divergence", "num_computed_tokens", computed[slot], meant.num_computed),
+            ("stale slot", "running column", held.state_idx[slot], row.column),
+            ("stale slot", "num_accepted", held.num_accepted[slot], row.accepted_in_forward),
+            ("rank divergence", "num_computed_tokens", held.num_computed[slot], meant.num_computed),
         ]
         if meant.total_len is not None and meant.last_token is not None:
-            checks.append(("rank divergence", "token count", total[slot], meant.total_len))
-            checks.append(("rank divergence", "last token", last[slot], meant.last_token))
+            checks.append(("rank divergence", "token count", held.total_len[slot], meant.total_len))
+            checks.append(("rank divergence", "last token", held.last_token[slot], meant.last_token))
         for kind, name, got, expected in checks:
             if int(got) != int(expected):
                 yield Violation(
                     kind=kind,
-                    rank=rank.index,
+                    rank=rank,
                     launch="forward",
                     step=row.step,
                     during=row.step,
                     request=row.request,
-                    explanation=f"rank {rank.index} holds {name} {int(got)} for {row.request} at step {row.step}; "
+                    explanation=f"rank {rank} holds {name} {int(got)} for {row.request} at step {row.step}; "
                     f"the request's own value is {int(expected)}",
                 )
 
 
-def unzeroed(judge: RankJudge, operation: Forward) -> Iterator[Violation]:
-    """Newly allocated attention blocks must be zero when their first forward starts (vLLM #56524)."""
-    step = judge.planner.plans[operation.step].step
+def unzeroed(evidence: Evidence, operation: Forward, fresh: Sequence[int]) -> Iterator[Violation]:
+    """Newly allocated attention blocks, `fresh`, must be zero when their first forward starts (vLLM #56524)."""
+    step = evidence.planner.plans[operation.step].step
     copied = {target for _, target in step.copies}
-    for block in judge.fresh_attention:
-        if block in copied or not judge.shadow[:, block].any():
+    for block in fresh:
+        if block in copied or not evidence.wanted[:, block].any():
             continue
-        layer = int(np.flatnonzero(judge.shadow[:, block].any(axis=1))[0])
-        source = judge.ledger.describe(block)
-        found = _leftover(judge, layer, block)
+        layer = int(np.flatnonzero(evidence.wanted[:, block].any(axis=1))[0])
+        source = evidence.ledger.describe(block)
+        found = _leftover(evidence, layer, block)
         kind: Kind = "use after free" if found.what in ("state", "junk", "KV") else "uninitialised read"
         yield violation(
-            judge,
+            evidence.rank,
             operation,
             kind,
             f"attention block {block} ({source}) is not zero when step {operation.step} first uses it on rank "
-            f"{judge.rank.index}: it holds {found}",
+            f"{evidence.rank}: it holds {found}",
             layer=layer,
             target_block=block,
             target_owner=source,
@@ -78,11 +72,11 @@ def unzeroed(judge: RankJudge, operation: Forward) -> Iterator[Violation]:
         )
 
 
-def _leftover(judge: RankJudge, layer: int, block: int) -> Provenance:
+def _leftover(evidence: Evidence, layer: int, block: int) -> Provenance:
     """What a page that should be zero holds of an earlier owner: a state, or KV of some request."""
-    decoder, page = Decoder(judge.planner, judge.layout), judge.shadow[layer, block]
-    states = [decoder.state(page, entry) for entry in judge.layout.states if entry.layer == layer]
-    states += [decoder.kv(page, group, layer) for group in judge.layout.attention_groups]
+    decoder, page = Decoder(evidence.planner, evidence.layout), evidence.wanted[layer, block]
+    states = [decoder.state(page, entry) for entry in evidence.layout.states if entry.layer == layer]
+    states += [decoder.kv(page, group, layer) for group in evidence.layout.attention_groups]
     for what in ("state", "junk", "KV", "poison", "torn"):
         for found in states:
             if found.what == what:
@@ -91,25 +85,25 @@ def _leftover(judge: RankJudge, layer: int, block: int) -> Provenance:
 
 
 def wrong_reads(
-    judge: RankJudge, operation: Forward, rows: Sequence[PlanRow], damage: np.ndarray, before: np.ndarray
+    evidence: Evidence, operation: Forward, rows: Sequence[PlanRow], damage: np.ndarray, before: np.ndarray
 ) -> Iterator[Violation]:
     """Rows whose forward read something else than the state after exactly their tokens, or foreign KV."""
-    states = len(judge.layout.states)
+    states = len(evidence.layout.states)
     decoder = None
     for i, row in enumerate(rows):
         bad = np.flatnonzero(damage[i])
         if not bad.size:
             continue
-        decoder = decoder or Decoder(judge.planner, judge.layout)
+        decoder = decoder or Decoder(evidence.planner, evidence.layout)
         index = int(bad[0])
         if index < states:
-            yield _wrong_state(judge, operation, i, row, judge.layout.states[index], decoder, before)
+            yield _wrong_state(evidence, operation, i, row, evidence.layout.states[index], decoder, before)
         else:
-            yield _wrong_kv(judge, operation, i, row, index - states)
+            yield _wrong_kv(evidence, operation, i, row, index - states)
 
 
 def _wrong_state(
-    judge: RankJudge,
+    evidence: Evidence,
     operation: Forward,
     index: int,
     row: PlanRow,
@@ -118,16 +112,16 @@ def _wrong_state(
     before: np.ndarray,
 ) -> Violation:
     """Batch row `index` took its state from where the rank's own indices say; the ledger says where it should be."""
-    ledger = judge.ledger
+    ledger = evidence.ledger
     bias = row.accepted_in_forward - 1 if row.is_spec else 0
     column = row.column if entry.conv_width else row.column + bias
     wanted = ledger.block(row.request, entry.group, column)
-    taken = _taken_bias(judge, operation, index) if row.is_spec else 0
-    block = _named(judge, entry, index, 0 if entry.conv_width else taken, wanted)
+    taken = _taken_bias(evidence, operation, index) if row.is_spec else 0
+    block = _named(evidence, entry, index, 0 if entry.conv_width else taken, wanted)
     shift, meant = (taken, bias) if entry.conv_width else (0, 0)
     found = decoder.state(before[entry.layer, block], entry, shift)
     text = (
-        f"forward of step {row.step} on rank {judge.rank.index} reads row {index}'s state, {row.request}'s after "
+        f"forward of step {row.step} on rank {evidence.rank} reads row {index}'s state, {row.request}'s after "
         f"{counted(row.start, 'token')}, from block {block} ({ledger.describe(block)})"
     )
     if shift:
@@ -138,9 +132,9 @@ def _wrong_state(
     elif shift != meant:
         text += f"; the shift should be {counted(meant, 'row')}"
     return violation(
-        judge,
+        evidence.rank,
         operation,
-        _state_kind(judge, row, entry, block, found),
+        _state_kind(evidence, row, entry, block, found),
         text,
         layer=entry.layer,
         group=entry.group,
@@ -151,53 +145,53 @@ def _wrong_state(
     )
 
 
-def _taken_bias(judge: RankJudge, operation: Forward, index: int) -> int:
+def _taken_bias(evidence: Evidence, operation: Forward, index: int) -> int:
     """The bias that the rank's own count of accepted tokens gives a verification row, within what its inputs have."""
-    accepted = judge.rank.backend.to_host(judge.rank.slots.num_accepted)[operation.batch.slots[index]]
-    return min(max(int(accepted) - 1, 0), judge.layout.num_drafts)
+    accepted = evidence.num_accepted[operation.batch.slots[index]]
+    return min(max(int(accepted) - 1, 0), evidence.layout.num_drafts)
 
 
-def _named(judge: RankJudge, entry: StateEntry, index: int, span: int, wanted: int) -> int:
+def _named(evidence: Evidence, entry: StateEntry, index: int, span: int, wanted: int) -> int:
     """The block that the rank's state indices name, `wanted` if that is no block at all."""
-    named = int(judge.rank.backend.to_host(judge.rank.state_indices)[entry.group_index, index, span])
-    return named if 0 <= named < judge.layout.num_blocks else wanted
+    named = int(evidence.state_indices[entry.group_index, index, span])
+    return named if 0 <= named < evidence.layout.num_blocks else wanted
 
 
-def _state_kind(judge: RankJudge, row: PlanRow, entry: StateEntry, block: int, found: Provenance) -> Kind:
+def _state_kind(evidence: Evidence, row: PlanRow, entry: StateEntry, block: int, found: Provenance) -> Kind:
     if row.first_after_hit:
         return "poisoned cache"
     if block == 0:
         return "uninitialised read"
     if found.what in ("poison", "null", "zero"):
-        return "uninitialised read" if judge.ledger.owns(row.request, entry.group, block) else "use after free"
-    if not judge.ledger.owners.get(block):
+        return "uninitialised read" if evidence.ledger.owns(row.request, entry.group, block) else "use after free"
+    if not evidence.ledger.owners.get(block):
         return "use after free"
     if found.what == "state" and row.request not in found.requests:
         return "cross-request copy"
-    if not judge.ledger.owns(row.request, entry.group, block):
+    if not evidence.ledger.owns(row.request, entry.group, block):
         return "cross-request copy"
     return "torn copy" if found.what == "torn" else "wrong position"
 
 
-def _wrong_kv(judge: RankJudge, operation: Forward, index: int, row: PlanRow, unit: int) -> Violation:
+def _wrong_kv(evidence: Evidence, operation: Forward, index: int, row: PlanRow, unit: int) -> Violation:
     """Attention KV of batch row `index` differs: by the block that its table row names, or in a block of its own."""
-    group = judge.layout.attention_groups[unit // judge.layout.layers]
-    layer, size = unit % judge.layout.layers, judge.layout.groups[group].block_size
-    table = judge.rank.backend.to_host(judge.rank.tables.gathered[group])[index]
-    own = [judge.ledger.block(row.request, group, column) for column in range(-(-row.start // size))]
+    group = evidence.layout.attention_groups[unit // evidence.layout.layers]
+    layer, size = unit % evidence.layout.layers, evidence.layout.groups[group].block_size
+    table = evidence.gathered[group][index]
+    own = [evidence.ledger.block(row.request, group, column) for column in range(-(-row.start // size))]
     other = next(((c, int(table[c]), want) for c, want in enumerate(own) if int(table[c]) != want), None)
-    text = f"forward of step {row.step} on rank {judge.rank.index} reads attention KV of {row.request} (row {index}"
+    text = f"forward of step {row.step} on rank {evidence.rank} reads attention KV of {row.request} (row {index}"
     kind: Kind = "wrong position"
     if other is None:
         text += f", layer {layer}, positions 0 to {row.start - 1}) that something has overwritten in blocks of its own"
     else:
         column, block, want = other
-        owner = judge.ledger.describe(block)
+        owner = evidence.ledger.describe(block)
         text += f", layer {layer}) from block {block} ({owner}) in column {column}; its own is block {want}"
-        owners = {o.request for o in judge.ledger.owners.get(block, ())}
+        owners = {o.request for o in evidence.ledger.owners.get(block, ())}
         kind = "wrong position" if row.request in owners else "cross-request copy" if owners else "use after free"
     return violation(
-        judge,
+        evidence.rank,
         operation,
         "poisoned cache" if row.first_after_hit else kind,
         text,
@@ -208,10 +202,10 @@ def _wrong_kv(judge: RankJudge, operation: Forward, index: int, row: PlanRow, un
     )
 
 
-def diverged(judge: RankJudge, operation: Forward, row: PlanRow) -> Violation:
+def diverged(rank: int, operation: Forward, row: PlanRow) -> Violation:
     """The last rank's output for a row depends on a wrong read somewhere before."""
     return violation(
-        judge,
+        rank,
         operation,
         "output divergence",
         f"{row.request}'s output of step {row.step} differs from the request run alone",
@@ -219,32 +213,34 @@ def diverged(judge: RankJudge, operation: Forward, row: PlanRow) -> Violation:
     )
 
 
-def wrong_cache(judge: RankJudge, hashed: Any) -> Iterator[Violation]:
+def wrong_cache(
+    evidence: Evidence, pages: np.ndarray, offered: Iterable[tuple[int, CachedBlock]]
+) -> Iterator[Violation]:
     """Recurrent blocks that the prefix cache still offers at the end of the run and that hold something else."""
-    layout, pages = judge.layout, judge.pages()
-    decoder = Decoder(judge.planner, layout)
-    for block, cached in judge.offered(hashed):
+    layout = evidence.layout
+    decoder = Decoder(evidence.planner, layout)
+    for block, cached in offered:
         for entry in layout.states:
             if entry.group != cached.group:
                 continue
             found = decoder.state(pages[entry.layer, block], entry)
-            expected = judge.planner.streams[cached.request].hash_at(cached.num_tokens)
+            expected = evidence.planner.streams[cached.request].hash_at(cached.num_tokens)
             right = found.what == "state" and found.tokens == cached.num_tokens
-            if right and any(judge.planner.streams[r].hash_at(found.tokens) == expected for r in found.requests):
+            if right and any(evidence.planner.streams[r].hash_at(found.tokens) == expected for r in found.requests):
                 continue
             yield Violation(
                 kind="poisoned cache",
-                rank=judge.rank.index,
+                rank=evidence.rank,
                 launch="end of run",
-                step=max(judge.planner.plans, default=0),
-                during=max(judge.planner.plans, default=0),
+                step=max(evidence.planner.plans, default=0),
+                during=max(evidence.planner.plans, default=0),
                 layer=entry.layer,
                 group=cached.group,
                 target_block=block,
-                target_owner=judge.ledger.describe(block),
+                target_owner=evidence.ledger.describe(block),
                 request=cached.request,
                 bytes_of=str(found),
                 explanation=f"block {block} is cached as {cached.request}'s state after "
-                f"{counted(cached.num_tokens, 'token')} but holds {found} on rank {judge.rank.index}",
+                f"{counted(cached.num_tokens, 'token')} but holds {found} on rank {evidence.rank}",
             )
             break

@@ -42,17 +42,19 @@ ORACLE = [
         ("self.fresh_attention = taken.attention", "self.fresh_attention = []"),
         ("for r in requests if self.ledger.alive(r, rows[r].incarnation)]", "for r in requests]"),
         ("                self.filled(operation, operation.blocks, 0)\n", ""),
+        ("if operation.step <= self.admitted:", "if True:"),
     ),
+    *oracle("simulator/oracle/expected.py", ("counts = Counts(row.end, known,", "counts = Counts(row.start, known,")),
     *oracle(
         "simulator/oracle/judge.py",
         ("self.shadow[:, list(blocks), :] = byte", "self.shadow[:, list(blocks), 8:] = byte"),
-        ("in reads.unzeroed(self, operation):", "in ():"),
-        ("in reads.wrong_slots(self, batch, rows):", "in ():"),
-        ("in bookkeeping.wrong_outcome(self, operation):", "in ():"),
-        ("in reads.wrong_cache(self, hashed):", "in ():"),
+        ("in reads.unzeroed(self._evidence(), operation, self.fresh_attention):", "in ():"),
+        ("in reads.wrong_slots(rank.index, held(rank), self.planner, batch, rows):", "in ():"),
+        ("in bookkeeping.wrong_outcome(self.rank.index, held(self.rank), operation, outcomes):", "in ():"),
+        ("in reads.wrong_cache(self._evidence(), self.pages(), self.offered(hashed)):", "in ():"),
         ("if value and row.num_sampled:", "if row.num_sampled:"),
         ("if not self.ledger.owns(copy.request, copy.entry.group, block):", "if False:"),
-        ("self.report(bookkeeping.bound_to_the_dead(self, violation))", "self.report(violation)"),
+        ("self.report(bookkeeping.bound_to_the_dead(found, violation))", "self.report(violation)"),
     ),
     *oracle(
         "simulator/oracle/shadow.py",
@@ -71,14 +73,12 @@ ORACLE = [
     ),
     *oracle(
         "simulator/oracle/explain/bookkeeping.py",
-        ('("num_computed_tokens", computed[slot], row.end)', '("num_computed_tokens", computed[slot], row.start)'),
-        ("if operation.step <= judge.admitted:", "if True:"),
-        ("if bound.cache_id == rank.cache.cache_id:", "if True:"),
+        ("if not evidence.dead_binding:", "if True:"),
     ),
     *oracle(
         "simulator/oracle/explain/copies.py",
         ("and meant.request not in at_source:", "and False:"),
-        ("if late and not rank.align.reads_slot_tables:", "if False:"),
+        ("if late and not evidence.by_slot:", "if False:"),
     ),
 ]
 
