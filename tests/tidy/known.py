@@ -32,10 +32,6 @@ CIRCLES = {
         {f"simulator.schedule.{name}" for name in ("draw", "faithful", "generate", "values", "widen")}
     ): "a schedule keeps its draw, and a draw makes its schedule",
     frozenset(
-        {f"simulator.oracle.{name}" for name in ("judge", "watch")}
-        | {f"simulator.oracle.explain.{name}" for name in ("bookkeeping", "copies", "reads", "wording")}
-    ): "explaining reads the judge, who asks for explanations",
-    frozenset(
         {
             f"simulator.worker.inside.{name}"
             for name in ("configure", "explain", "judge", "model", "rank", "warm", "world")
