@@ -212,7 +212,7 @@ class Run:
             for group in produced.values()
             for item in group.outputs
         }
-        self.hand_over_drafts([key for key in order if counts[key]])
+        self.hand_over_drafts([key for key in order if counts[key]], output.num_spec_tokens_to_schedule)
         self.trace.append(
             {
                 "processed_step": step,
@@ -237,13 +237,13 @@ class Run:
             tokens.append(next_token(tokens))
         return tokens[len(tokens) - count :]
 
-    def hand_over_drafts(self, keys: list[str]) -> None:
+    def hand_over_drafts(self, keys: list[str], count: int) -> None:
         """Synchronous scheduling learns the drafts with the output, asynchronous scheduling never does."""
         if self.options["asynchronous"] or not self.options["K"]:
             return
         live, status = self.scheduler.requests, self.released.api.RequestStatus
         keys = [key for key in keys if key in live and live[key].status == status.RUNNING]
-        drafts = self.released.api.outputs.DraftTokenIds(keys, [[3] * self.options["K"] for _ in keys])
+        drafts = self.released.api.outputs.DraftTokenIds(keys, [[3] * count for _ in keys])
         self.scheduler.update_draft_token_ids(drafts)
 
 

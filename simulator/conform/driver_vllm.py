@@ -45,6 +45,8 @@ MODEL = {
 DEFAULTS = {
     "P": 1,
     "K": 0,
+    "drafter": "mtp",
+    "drafts_per_batch_size": [],
     "block_size": 16,
     "attention_block_size": None,
     "num_blocks": 64,
@@ -139,6 +141,7 @@ class Released:
         self.api = api
         self.options = options
         self.num_requests = 0
+        self.drafts_with_layers = options["K"] > 0 and options["drafter"] == "mtp"
         self.config = self._vllm_config(model_dir)
         self.kv_config = self._kv_cache_config()
         sizes = api.resolve_kv_cache_block_sizes(self.kv_config, self.config)
@@ -188,9 +191,14 @@ class Released:
         extra = {}
         if "disable_lookahead_block_hashes" in inspect.signature(c.SpeculativeConfig).parameters:
             extra["disable_lookahead_block_hashes"] = not o["lookahead_hashes"]
+        if o["drafter"] == "ngram":
+            extra["prompt_lookup_max"] = 3
+        if o["drafts_per_batch_size"]:
+            extra["num_speculative_tokens_per_batch_size"] = [tuple(entry) for entry in o["drafts_per_batch_size"]]
         if o["K"]:
             speculative = c.SpeculativeConfig(
-                method="mtp",
+                # Its twin on the host refuses asynchronous scheduling up to 0.33; to the scheduler they are the same.
+                method="ngram_gpu" if o["drafter"] == "ngram" else "mtp",
                 num_speculative_tokens=o["K"],
                 target_model_config=model,
                 target_parallel_config=parallel,
@@ -238,7 +246,7 @@ class Released:
         if o["groups"]:
             groups = [
                 api.interface.KVCacheGroupSpec(
-                    [f"group.{index}" if kind == "recurrent" or not o["K"] else DRAFT_LAYER],
+                    [f"group.{index}" if kind == "recurrent" or not self.drafts_with_layers else DRAFT_LAYER],
                     recurrent(page, label) if kind == "recurrent" else attention(page),
                 )
                 for index, (kind, _, label) in enumerate(o["groups"])
@@ -252,7 +260,7 @@ class Released:
                 layers[f"model.layers.{len(layers)}.linear_attn"] = recurrent(page, kind)
             if o["n_fa"]:
                 layers[f"model.layers.{len(layers)}.self_attn.attn"] = attention(page)
-        if o["K"]:
+        if self.drafts_with_layers:
             layers[DRAFT_LAYER] = attention(page)
         return self._cache_config(api.get_kv_cache_groups(self.config, layers))
 

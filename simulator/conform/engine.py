@@ -57,6 +57,8 @@ def released_options(config: EngineConfig) -> dict[str, Any]:
     return {
         "P": config.pipeline_parallel_size,
         "K": config.num_speculative_tokens,
+        "drafter": config.drafter,
+        "drafts_per_batch_size": config.num_speculative_tokens_per_batch_size,
         "block_size": config.recurrent_block_size,
         "attention_block_size": next(iter(attention), None),
         "groups": [(g.kind, g.block_size, labels.index(g.spec) if g.kind == "recurrent" else 0) for g in config.groups],

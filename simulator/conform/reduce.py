@@ -31,6 +31,8 @@ PLAIN = {
     "reserve_full_isl": True,
     "watermark": 0.0,
     "policy": "fcfs",
+    "drafter": "mtp",
+    "drafts_per_batch_size": [],
     "shared_prefix_ckpt": False,
     "disable_eagle_block_drop": False,
     "lookahead_hashes": True,

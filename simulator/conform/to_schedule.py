@@ -90,6 +90,8 @@ def to_schedule(trace: Trace, name: str) -> Schedule:
             drafts=config.K,
             async_scheduling=config.asynchronous,
             profile=profile(trace.meta.version).name,
+            drafter=config.drafter,
+            drafts_per_batch_size=config.drafts_per_batch_size,
         ),
         layout=_layout(trace),
         limits=limits,

@@ -14,6 +14,7 @@ from typing import Any, Literal
 import msgspec
 
 from stalerow.simulator.engine import EngineConfig, GroupConfig
+from stalerow.simulator.engine.config import Drafter, DraftRanges
 from stalerow.simulator.engine.request import RequestOptions
 
 BlockIds = list[list[int]]
@@ -47,6 +48,8 @@ class TraceConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     disable_eagle_block_drop: bool = False
     lookahead_hashes: bool = True
     asynchronous: bool = True
+    drafter: Drafter = "mtp"
+    drafts_per_batch_size: DraftRanges = ()
     policy: Literal["fcfs", "priority"] = "fcfs"
     attention_block_size: int | None = None
     accept_seed: int = 0
@@ -117,6 +120,8 @@ class Meta(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             num_blocks=c.num_blocks,
             pipeline_parallel_size=c.P,
             num_speculative_tokens=c.K,
+            drafter=c.drafter,
+            num_speculative_tokens_per_batch_size=c.drafts_per_batch_size,
             max_num_seqs=c.max_num_seqs,
             max_num_batched_tokens=c.max_num_batched_tokens,
             max_model_len=c.max_model_len,

@@ -33,6 +33,11 @@ def _limits(seed: int, options: dict[str, Any]) -> None:
     rng = _own(seed, "active requests")
     most = rng.randint(1, options["max_num_seqs"])
     options["max_num_active_seqs"] = most if rng.random() < 0.2 else None
+    drafts, rng = options["K"], _own(seed, "drafts per batch size")
+    fewer, alone = rng.randint(0, max(drafts - 1, 0)), rng.randint(1, 3)
+    ranged = drafts and rng.random() < 0.15
+    options["drafts_per_batch_size"] = [(1, alone, drafts), (alone + 1, 64, fewer)] if ranged else []
+    options["drafter"] = "ngram" if drafts and _own(seed, "drafter").random() < 0.15 else "mtp"
     options["prefill_schedule_interval"] = _own(seed, "prefill interval").choice((1,) * 8 + (2, 4))
     options["policy"] = "priority" if _own(seed, "policy").random() < 0.2 else "fcfs"
     options["long_prefill_token_threshold_adaptive"] = _own(seed, "adaptive threshold").random() < 0.4

@@ -91,6 +91,7 @@ class Admission:
         num_drafts = scheduler.config.num_speculative_tokens
         return (
             num_drafts > 0
+            and not scheduler.config.num_speculative_tokens_per_batch_size
             and not draft.scheduled_prefill
             and (bool(draft.cached) or start > 0)
             and start + 1 + num_drafts + 1 <= scheduler.config.max_model_len

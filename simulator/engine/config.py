@@ -13,6 +13,8 @@ from typing import Literal
 
 GroupKind = Literal["attention", "recurrent"]
 SchedulingPolicy = Literal["fcfs", "priority"]
+Drafter = Literal["mtp", "ngram"]
+DraftRanges = tuple[tuple[int, int, int], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +49,10 @@ class EngineConfig:
     vouch for. `max_num_active_seqs` admits fewer requests than `max_num_seqs` (None: as many);
     `long_prefill_token_threshold_adaptive` raises the threshold to a fair share of the budget. With
     `policy` "priority" requests of a smaller priority go first, arrival decides ties.
-    `prefill_schedule_interval` lets decodes run alone for that many steps after one with prefill (from 0.33 on).
+    An "ngram" `drafter` looks drafts up in the request's tokens: it has no layers, so no slots and no KV of its
+    own. `num_speculative_tokens_per_batch_size` has (first, last, drafts) for ranges of rows in a step, whose
+    requests then draft that many. `prefill_schedule_interval` lets decodes run alone for that many steps after one
+    with prefill (from 0.33 on).
     `model_runner` 1 has no deferred ring; with pipeline parallelism it needs `async_scheduling=False`.
     """
 
@@ -55,6 +60,8 @@ class EngineConfig:
     num_blocks: int
     pipeline_parallel_size: int = 1
     num_speculative_tokens: int = 0
+    drafter: Drafter = "mtp"
+    num_speculative_tokens_per_batch_size: DraftRanges = ()
     max_num_seqs: int = 4
     max_num_batched_tokens: int = 64
     max_model_len: int = 256
@@ -109,6 +116,9 @@ class EngineConfig:
             )
         if self.policy not in ("fcfs", "priority"):
             raise misfit(f"policy {self.policy!r}", "'fcfs' or 'priority'", "name one of them")
+        if self.drafter not in ("mtp", "ngram"):
+            raise misfit(f"drafter {self.drafter!r}", "'mtp' or 'ngram'", "name one of them")
+        check_draft_ranges(self.num_speculative_tokens_per_batch_size)
         if not 0.0 <= self.watermark < 1.0:
             raise misfit(f"watermark {self.watermark}", "a fraction in [0, 1)", "use 0 to switch it off")
 
@@ -187,6 +197,20 @@ class EngineConfig:
         last = min(prompt_len + max_tokens + 2 * (1 + self.num_speculative_tokens), self.max_model_len)
         states = 4 + self.num_speculative_tokens + self.max_inflight_steps
         return sum(states if group.kind == "recurrent" else -(-last // group.block_size) + 1 for group in self.groups)
+
+
+def check_draft_ranges(ranges: DraftRanges) -> None:
+    """ValueError unless the ranges of rows begin at 1, follow each other and do not overlap."""
+    last = 0
+    for first, end, drafts in ranges:
+        fits = (first == 1) if last == 0 else (first > last)
+        if not fits or end < first or drafts < 0:
+            raise misfit(
+                f"num_speculative_tokens_per_batch_size {[list(entry) for entry in ranges]}",
+                "(first, last, drafts) of rising ranges from 1 on",
+                "order them, or leave them out",
+            )
+        last = end
 
 
 def _positive(name: str, value: int, remedy: str) -> None:

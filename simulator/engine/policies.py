@@ -205,13 +205,21 @@ class ZeroingPolicy(_Decision):
 class DraftPolicy(_Decision):
     """How many drafts a step carries and what room they need."""
 
-    def placeholders(self, config: EngineConfig) -> int:
-        """Drafts that the ranks will have for a request's next decode."""
-        return config.num_speculative_tokens
+    def placeholders(self, config: EngineConfig, num_rows: int) -> int:
+        """Drafts that the ranks will have for the next decode of the requests of a step of `num_rows` rows.
+
+        Rows between or after the configured ranges take the drafts of the range before.
+        """
+        drafts = config.num_speculative_tokens
+        for first, _, count in config.num_speculative_tokens_per_batch_size:
+            if first > num_rows:
+                break
+            drafts = min(config.num_speculative_tokens, count)
+        return drafts
 
     def lookahead_tokens(self, config: EngineConfig) -> int:
-        """Attention slots to reserve past a step's tokens, for the KV that the drafter writes."""
-        return config.num_speculative_tokens
+        """Attention slots to reserve past a step's tokens, for the KV that the drafter's own layers write."""
+        return config.num_speculative_tokens if config.drafter == "mtp" else 0
 
     def speculative_blocks(self, config: EngineConfig) -> int:
         """Columns after a recurrent group's running column, one per draft."""

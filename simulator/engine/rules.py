@@ -36,7 +36,7 @@ class CacheRules:
     @classmethod
     def of(cls, config: EngineConfig, profile: Profile) -> CacheRules:
         """The rules for one engine."""
-        drafts = config.num_speculative_tokens > 0 and config.drop_draft_block
+        drafts = config.num_speculative_tokens > 0 and config.drafter == "mtp" and config.drop_draft_block
         lookahead = drafts and config.lookahead_hashes and profile.lookahead_hashes and config.enable_prefix_caching
         drop = drafts and not lookahead
         marked = frozenset(i for i, group in enumerate(config.groups) if group.draft)

@@ -222,6 +222,7 @@ class Scheduler:
         self._preempted.add(request.id)
 
     def _advance(self, draft: StepDraft) -> None:
+        num_drafts = self.policies.drafts.placeholders(self.config, len(draft.scheduled))
         for row in draft.scheduled:
             request = row.request
             request.num_computed_tokens += row.num_tokens
@@ -231,7 +232,7 @@ class Scheduler:
             row.samples = not request.is_prefill_chunk
             if self.config.async_scheduling and row.samples:
                 request.num_output_placeholders += 1 + row.num_drafts
-                request.num_spec_tokens = self.policies.drafts.placeholders(self.config)
+                request.num_spec_tokens = num_drafts
                 request.next_decode_step = self.current_step + self._decode_interval
 
     def abort(self, request_ids: Iterable[str]) -> tuple[str, ...]:
@@ -279,7 +280,7 @@ class Scheduler:
                 continue
             if row.num_drafts and not stale:
                 self._roll_back(request, row.num_drafts - (len(tokens) - 1))
-            outputs[row.request] = self._deliver(request, tokens, stale)
+            outputs[row.request] = self._deliver(request, tokens, stale, len(step.rows))
         return outputs, tuple(ignored)
 
     def _roll_back(self, request: Request, num_rejected: int) -> None:
@@ -288,7 +289,7 @@ class Scheduler:
         if request.num_output_placeholders > 0:
             request.num_output_placeholders -= num_rejected
 
-    def _deliver(self, request: Request, tokens: Sequence[int], stale: bool) -> tuple[int, str | None]:
+    def _deliver(self, request: Request, tokens: Sequence[int], stale: bool, num_rows: int) -> tuple[int, str | None]:
         """Append tokens up to the request's end, settle counters, hash what is certain, finish if due."""
         was_running = request.status is Status.RUNNING
         had_placeholders = request.num_output_placeholders > 0
@@ -309,7 +310,7 @@ class Scheduler:
         if finish is None:
             fresh = was_running and not stale and not request.is_prefill_chunk
             if not self.config.async_scheduling and fresh:
-                request.num_spec_tokens = self.policies.drafts.placeholders(self.config)
+                request.num_spec_tokens = self.policies.drafts.placeholders(self.config, num_rows)
             return count, None
         (self.running if was_running else self.waiting).remove(request)
         self._finish(request, finish)

@@ -126,4 +126,6 @@ MARKS: tuple[str, ...] = (
     "prefill held back",
     "prefix cache reset",
     "reset with requests running",
+    "fewer drafts in a larger batch",
+    "drafts without lookahead",
 )

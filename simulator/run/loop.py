@@ -280,7 +280,9 @@ def engine_config(schedule: Schedule) -> EngineConfig:
     """The engine's options for a schedule. The attention group holds the drafter's layer when there are drafts."""
     p, limits = schedule.pipeline, schedule.limits
     groups = tuple(
-        GroupConfig(g.kind, g.block_size, draft=p.drafts > 0 and g.kind == "attention", spec=_spec(g))
+        GroupConfig(
+            g.kind, g.block_size, draft=p.drafts > 0 and p.drafter == "mtp" and g.kind == "attention", spec=_spec(g)
+        )
         for g in schedule.layout.groups
     )
     return EngineConfig(
@@ -288,6 +290,8 @@ def engine_config(schedule: Schedule) -> EngineConfig:
         num_blocks=schedule.layout.num_blocks,
         pipeline_parallel_size=p.pp,
         num_speculative_tokens=p.drafts,
+        drafter=p.drafter,
+        num_speculative_tokens_per_batch_size=p.drafts_per_batch_size,
         max_num_seqs=limits.max_num_seqs,
         max_num_batched_tokens=limits.max_num_batched_tokens,
         max_model_len=limits.max_model_len,

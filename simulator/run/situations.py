@@ -18,6 +18,7 @@ class Situations:
 
     def __init__(self, schedule: Schedule, planner: Planner, marks: Marks) -> None:
         self._limits, self._planner, self._marks = schedule.limits, planner, marks
+        self._pipeline = schedule.pipeline
         self._unfinished: set[str] = set()
         self._running: set[str] = set()
         self._since: dict[str, int] = {}
@@ -89,6 +90,9 @@ class Situations:
             marks.add("chunk cut by the threshold", cut)
             share = 0 < threshold < row.num_tokens - row.num_drafts and len(step.rows) > 1
             marks.add("chunk of a fair share", share and self._limits.long_prefill_token_threshold_adaptive)
+            fewer = row.is_spec and row.num_drafts < self._pipeline.drafts
+            marks.add("fewer drafts in a larger batch", fewer and len(self._pipeline.drafts_per_batch_size) > 0)
+            marks.add("drafts without lookahead", row.num_drafts > 0 and self._pipeline.drafter == "ngram")
             crossed = row.boundary is not None and row.boundary.moves
             marks.add("boundary crossed by accepted drafts", crossed)
 

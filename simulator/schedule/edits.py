@@ -115,6 +115,8 @@ def _without_some(deviations: tuple[T, ...]) -> Iterator[tuple[T, ...]]:
 
 def _smaller_pipeline(schedule: Schedule) -> Iterator[dict[str, Any]]:
     pipeline = schedule.pipeline
+    yield {"pipeline": replace(pipeline, drafter="mtp")}
+    yield {"pipeline": replace(pipeline, drafts_per_batch_size=())}
     for pp in range(2, pipeline.pp):
         names = actors(pp)
         holds = tuple(h for h in schedule.order.holds if h.actor in names)

@@ -21,7 +21,7 @@ from typing import Literal, TypeVar, assert_never
 import msgspec
 
 from stalerow.kernels.base.layout import GroupSpec, Layout, StateSpec
-from stalerow.simulator.engine.config import SchedulingPolicy
+from stalerow.simulator.engine.config import DraftRanges, SchedulingPolicy
 from stalerow.simulator.schedule.choosers import Chooser
 from stalerow.simulator.schedule.choosers.family import seeded
 from stalerow.simulator.schedule.choosers.swarm import SwarmChooser
@@ -134,6 +134,8 @@ def generate(chooser: Chooser, pp: int | None = None, runner: Runner | None = No
         async_scheduling=runner == "v2",
         runner=runner,
         profile=draw.named(PROFILES if runner == "v2" else WITH_RUNNER_V1, "profile"),
+        drafter="ngram" if drafts and draw.chance(12, "n-gram drafter") else "mtp",
+        drafts_per_batch_size=_draft_ranges(draw, drafts),
     )
     # A decode step that spans more than one block makes the engine relocate a block that is still in use.
     block_size = draw.of([b for b in (4, 8, 16) if b > drafts], "block size")
@@ -218,6 +220,14 @@ def _request(
         phase = draw.of(PHASES, f"{name} phase")
         aborts.append(Abort(request=request.id, step=step, phase=phase))
     return request, aborts
+
+
+def _draft_ranges(draw: _Draw, drafts: int) -> DraftRanges:
+    """Fewer drafts, or none, where more rows share a step."""
+    if not drafts or not draw.chance(10, "drafts per batch size"):
+        return ()
+    alone, fewer = draw.between(1, 2, "rows with all drafts"), draw.between(0, drafts - 1, "drafts of larger batches")
+    return (1, alone, drafts), (alone + 1, 64, fewer)
 
 
 def _resets(draw: _Draw) -> tuple[Reset, ...]:

@@ -12,7 +12,7 @@ from typing import Literal
 import msgspec
 
 from stalerow.kernels.base.layout import Layout
-from stalerow.simulator.engine.config import SchedulingPolicy
+from stalerow.simulator.engine.config import Drafter, DraftRanges, SchedulingPolicy, check_draft_ranges
 from stalerow.simulator.engine.profiles import profile as find_profile
 from stalerow.simulator.engine.profiles import profile_names
 from stalerow.simulator.engine.request import RequestOptions
@@ -26,13 +26,19 @@ WITH_RUNNER_V1 = tuple(name for name in PROFILES if find_profile(name).has_runne
 
 
 class Pipeline(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The engine's shape: ranks, drafts per decode step, scheduling mode and model runner."""
+    """The engine's shape: ranks, drafts per decode step, scheduling mode and model runner.
+
+    drafts_per_batch_size: (first, last, drafts) for ranges of rows in a step, whose requests then draft that many (the
+    engine's num_speculative_tokens_per_batch_size); none: `drafts` always. drafter: see `EngineConfig`.
+    """
 
     pp: int = 2
     drafts: int = 1
     async_scheduling: bool = True
     runner: Runner = "v2"
     profile: str = "0.32"
+    drafter: Drafter = "mtp"
+    drafts_per_batch_size: DraftRanges = ()
 
 
 class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -160,6 +166,10 @@ def validate(schedule: Schedule) -> Schedule:
         p.runner == "v2" or p.profile in WITH_RUNNER_V1,
         f"pipeline.runner is 'v1' with profile {p.profile}, a release without it: set runner 'v2', or an older profile",
     )
+    try:
+        check_draft_ranges(p.drafts_per_batch_size)
+    except ValueError as error:
+        raise UsageError(f"pipeline.drafts_per_batch_size: {error}") from None
     _sizes(schedule)
     _check(bool(schedule.requests), "requests is empty: give at least one request")
     ids = [r.id for r in schedule.requests]

@@ -108,3 +108,20 @@ def test_resets_are_counted_apart_from_those_that_preempt():
     assert (met["prefix cache reset"], met["reset with requests running"]) == (1, 1)
     assert "prefix cache reset" not in marks(msgspec.structs.replace(made, resets=(Reset(step=4, running=False),)))
     assert "prefix cache reset" not in marks(made)
+
+
+def with_pipeline(made: Schedule, **fields: object) -> Schedule:
+    return msgspec.structs.replace(made, pipeline=msgspec.structs.replace(made.pipeline, **fields))
+
+
+def test_a_decode_with_fewer_drafts_than_there_could_be_is_counted_where_batches_decide():
+    made = schedule(request("a", 9, max_tokens=20), request("b", 9, max_tokens=20), pp=1)
+    met = marks(with_pipeline(made, drafts_per_batch_size=((1, 1, 1), (2, 64, 0))))
+    assert met["fewer drafts in a larger batch"]
+    assert "fewer drafts in a larger batch" not in marks(made)
+
+
+def test_drafts_that_were_looked_up_are_counted():
+    made = schedule(request("a", 9, max_tokens=20))
+    assert marks(with_pipeline(made, drafter="ngram"))["drafts without lookahead"]
+    assert "drafts without lookahead" not in marks(made)
