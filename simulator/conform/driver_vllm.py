@@ -188,7 +188,7 @@ class Released:
         )
         parallel = c.ParallelConfig(pipeline_parallel_size=o["P"])
         speculative = None
-        extra = {}
+        extra: dict[str, Any] = {}
         if "disable_lookahead_block_hashes" in inspect.signature(c.SpeculativeConfig).parameters:
             extra["disable_lookahead_block_hashes"] = not o["lookahead_hashes"]
         if o["drafter"] == "ngram":
@@ -281,7 +281,7 @@ class Released:
     def _block_hasher(self) -> Any:
         api = self.api
         api.init_none_hash(api.sha256)
-        extra = {}
+        extra: dict[str, Any] = {}
         if "num_hash_lookahead_tokens" in inspect.signature(api.get_request_block_hasher).parameters:
             extra["num_hash_lookahead_tokens"] = self.config.num_hash_lookahead_tokens
         return api.get_request_block_hasher(self.hash_block_size, api.sha256, **extra)
@@ -311,7 +311,7 @@ class Released:
 
     def runner_output(self, order: list[str], sampled: list[list[int]]) -> Any:
         """What a worker returns; up to 0.33 it also says in which row each request sits."""
-        extra = {}
+        extra: dict[str, Any] = {}
         if self.output_has_rows:
             extra["req_id_to_index"] = {key: index for index, key in enumerate(order)}
         return self.api.outputs.ModelRunnerOutput(req_ids=order, sampled_token_ids=sampled, **extra)

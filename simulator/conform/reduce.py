@@ -21,7 +21,7 @@ from stalerow.simulator.schedule.choosers.known import KnownFailure
 BUDGET = 300
 """Workloads to try: bounded by count, so that the result is the same on any machine."""
 
-PLAIN = {
+PLAIN: dict[str, Any] = {
     "retention_interval": 0,
     "prefix_match_unit": None,
     "long_prefill_token_threshold": 0,
