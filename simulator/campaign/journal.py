@@ -19,7 +19,7 @@ from stalerow.simulator.campaign.trials import Reduction
 from stalerow.simulator.errors import UsageError
 from stalerow.simulator.files import write_beside
 from stalerow.simulator.run.subject import Subject
-from stalerow.simulator.schedule.draw import Draw
+from stalerow.simulator.schedule.draw import SEEDS, Draw
 
 if TYPE_CHECKING:
     from stalerow.simulator.campaign.fuzz import Options
@@ -84,8 +84,12 @@ def file_of(options: Options) -> Path:
     return options.folder.parent / "campaigns" / f"{key}.json"
 
 
+def to_json(journal: Journal) -> bytes:
+    return msgspec.json.encode(journal) + b"\n"
+
+
 def save(journal: Journal, path: Path) -> None:
-    write_beside(path, msgspec.json.encode(journal) + b"\n")
+    write_beside(path, to_json(journal))
 
 
 def load(options: Options) -> Journal:
@@ -101,4 +105,17 @@ def load(options: Options) -> Journal:
         raise UsageError(f"{path}: not a campaign's file ({error}): leave out --resume to start again") from None
     if journal.campaign_format != FORMAT:
         raise UsageError(f"{path}: campaign_format is {journal.campaign_format}, this release reads {FORMAT}")
+    _refuse_foreign(journal, options, path)
     return journal
+
+
+def _refuse_foreign(journal: Journal, options: Options, path: Path) -> None:
+    """A file may say how far this campaign has come, and not what it runs."""
+    subjects = (options.subject, options.subject.twin())
+    mine = all(r.subject == options.subject and r.finder in subjects for r in journal.pending)
+    counts = (journal.settled, journal.schedules, *journal.kinds.values(), *journal.marks.values())
+    most = SEEDS if options.runs is None else options.runs
+    if journal.asked != asked(options) or not mine or not all(0 <= count <= most for count in counts):
+        raise UsageError(f"{path}: not of a campaign with these options: leave out --resume to start again")
+    if any(r.seen.violation is None or not r.seen.digests for r in journal.pending):
+        raise UsageError(f"{path}: 'pending' has what does not fail: leave out --resume to start again")

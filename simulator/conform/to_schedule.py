@@ -44,6 +44,17 @@ def to_schedule(trace: Trace, name: str) -> Schedule:
 
     Raises `UsageError` for a recording with options that a schedule cannot state.
     """
+    try:
+        return _schedule(trace, name)
+    except UsageError:
+        raise
+    except KeyError as error:
+        raise UsageError(f"{name}: has a row of request {error}, which was never admitted: record it again") from None
+    except ValueError as error:  # an unknown release, a layout that cannot be
+        raise UsageError(f"{name}: {error}") from None
+
+
+def _schedule(trace: Trace, name: str) -> Schedule:
     config, records = trace.meta.config, trace.records()
     _refuse(trace, name)
     steps = [r for r in records if isinstance(r, ScheduleRecord)]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import gzip
 import re
+import zlib
 from pathlib import Path
 from typing import Any, Literal
 
@@ -16,6 +17,7 @@ import msgspec
 from stalerow.simulator.engine import EngineConfig, GroupConfig
 from stalerow.simulator.engine.config import Drafter, DraftRanges
 from stalerow.simulator.engine.request import RequestOptions
+from stalerow.simulator.files import LARGEST
 
 BlockIds = list[list[int]]
 
@@ -290,12 +292,17 @@ def as_record(item: dict[str, Any]) -> Record:
 def load_trace(path: str | Path) -> Trace:
     """Read a recorded run; ValueError (one line, with the path) if it is not one."""
     path = Path(path)
-    data = path.read_bytes()
     try:
-        if path.suffix == ".gz":
-            data = gzip.decompress(data)
-        return msgspec.json.decode(data, type=Trace)
-    except (msgspec.MsgspecError, OSError, EOFError) as error:
+        with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
+            data = file.read(LARGEST + 1)
+        if len(data) > LARGEST:
+            raise ValueError(f"{path}: more than the {LARGEST:,} bytes that are read: record a shorter run")
+        trace = msgspec.json.decode(data, type=Trace)
+        trace.records()
+        return trace
+    except (msgspec.MsgspecError, OSError, EOFError, zlib.error, UnicodeDecodeError, RecursionError) as error:
+        if isinstance(error, OSError) and error.errno is not None:
+            raise
         if unknown := _UNKNOWN.search(str(error)):
             raise ValueError(
                 f"{path}: recorded with {unknown[1]} ({unknown[2]}), which is not modelled; record the run without it"
