@@ -7,13 +7,17 @@ import re
 import textwrap
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
+
+import msgspec
 
 from stalerow.scenarios.loader import catalogue, load
-from stalerow.scenarios.scenario import Expectation, Result, Scenario
+from stalerow.scenarios.scenario import Expectation, Measured, Result, Scenario
 from stalerow.scenarios.writer import to_toml
-from stalerow.simulator.commands.options import add_trust
+from stalerow.simulator.commands.options import add_json, add_trust
 from stalerow.simulator.errors import UsageError
+from stalerow.simulator.oracle.violations import Violation
+from stalerow.simulator.schedule.values import Schedule
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -22,13 +26,15 @@ if TYPE_CHECKING:
 
 def configure(parser: argparse.ArgumentParser) -> None:
     commands = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
-    commands.add_parser("list", help="names and titles")
+    listing = commands.add_parser("list", help="names and titles")
     show = commands.add_parser("show", help="one scenario: its report, its faults, its schedule")
     show.add_argument("name")
     run = commands.add_parser("run", help="run with the faults and without; exit code 1 if one is not as expected")
     for command in (show, run):
         add_trust(command)
     run.add_argument("names", nargs="*", metavar="NAME", help="scenarios, or files (default: the whole catalogue)")
+    for command in (listing, show, run):
+        add_json(command, "scenarios", instead=True)
     add = commands.add_parser("add", help="make a scenario of a saved failure")
     add.add_argument("file", type=Path, help="what fuzz or the pytest plugin saved")
     add_trust(add)
@@ -39,6 +45,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def execute(args: argparse.Namespace) -> int:
     from rich.console import Console
 
+    if args.action != "add" and args.json:
+        return _answer(args)
     console = Console(highlight=False)
     if not console.is_terminal:
         console.width = 200
@@ -49,6 +57,59 @@ def execute(args: argparse.Namespace) -> int:
     if args.action == "run":
         return _run(console, args.names, args.trust)
     return _add(console, args)
+
+
+class ScenarioAnswer(msgspec.Struct, frozen=True, kw_only=True):
+    """A scenario. `found`, `clean` and `violation` (the first with the faults) are of a run, None without one."""
+
+    name: str
+    id: str
+    title: str
+    status: str
+    reports: tuple[str, ...]
+    faults: tuple[str, ...]
+    kernels: str
+    measured: Measured | None
+    schedule: Schedule | None = None
+    found: bool | None = None
+    clean: bool | None = None
+    violation: Violation | None = None
+
+
+class ScenariosAnswer(msgspec.Struct, frozen=True, kw_only=True):
+    """Scenarios of the catalogue or of files; those of `show` with their schedules."""
+
+    schema: Literal["stalerow.scenarios/1"] = "stalerow.scenarios/1"
+    scenarios: tuple[ScenarioAnswer, ...]
+
+
+def _answer(args: argparse.Namespace) -> int:
+    from stalerow.simulator.commands import answers
+
+    names = [args.name] if args.action == "show" else args.names if args.action == "run" else []
+    chosen = [_named(name, args.trust) for name in names] or list(catalogue().values())
+    results = [scenario.run() if args.action == "run" else Result(scenario, None, None) for scenario in chosen]
+    made = [_answered(result, args.action == "show") for result in results]
+    answers.write(args, ScenariosAnswer(scenarios=tuple(made)))
+    return int(args.action == "run" and not all(result.ok for result in results))
+
+
+def _answered(result: Result, whole: bool) -> ScenarioAnswer:
+    scenario, ran = result.scenario, result.faulty is not None
+    return ScenarioAnswer(
+        name=scenario.name,
+        id=scenario.id,
+        title=scenario.title,
+        status=scenario.status,
+        reports=scenario.reports,
+        faults=scenario.faults,
+        kernels=scenario.kernels,
+        measured=scenario.measured,
+        schedule=scenario.schedule if whole else None,
+        found=result.found if ran else None,
+        clean=result.clean if ran else None,
+        violation=result.first,
+    )
 
 
 def _named(name: str, trust: bool) -> Scenario:

@@ -11,8 +11,10 @@ import msgspec
 from stalerow.simulator.campaign import failures
 from stalerow.simulator.campaign.failures import Failure
 from stalerow.simulator.campaign.workers import Workers
+from stalerow.simulator.oracle.violations import Violation
 
-Verdict = Literal["fails in the same way", "fails differently", "no longer fails", "crashes"]
+Verdict = Literal["fails in the same way", "fails differently", "no longer fails", "crashes", "fails", "clean"]
+"""The last two are of what had not been saved before."""
 
 
 class Again(msgspec.Struct, frozen=True):
@@ -26,27 +28,32 @@ class Again(msgspec.Struct, frozen=True):
 
 
 class Replayed(msgspec.Struct, frozen=True):
-    """What became of a saved failure. `now` is the kind of the first violation, "" if there is none."""
+    """What came of running `path` again, a file or a seed. `was` and `now` are kinds of the first violation, "" for
+    none. `violations` and `digest` are of the run of now, as far as it came to its end in this process."""
 
     path: str
     was: str
     now: str
     verdict: Verdict
+    violations: tuple[Violation, ...] = ()
+    digest: str = ""
 
     @property
     def fails(self) -> bool:
-        return self.verdict != "no longer fails"
+        return self.verdict not in ("no longer fails", "clean")
 
 
 def do(task: Again) -> Replayed:
     """What workers run."""
     failure = task.failure
-    violations = failure.subject.run(failure.schedule).violations
+    outcome = failure.subject.run(failure.schedule)
+    violations, digest = tuple(outcome.violations), outcome.digest
     if not violations:
-        return Replayed(task.path, failure.kind, "", "no longer fails")
+        return Replayed(task.path, failure.kind, "", "no longer fails", digest=digest)
     first, then = violations[0], failure.violation
     same = then is not None and (first.kind, first.launch) == (then.kind, then.launch)
-    return Replayed(task.path, failure.kind, first.kind, "fails in the same way" if same else "fails differently")
+    verdict: Verdict = "fails in the same way" if same else "fails differently"
+    return Replayed(task.path, failure.kind, first.kind, verdict, violations, digest)
 
 
 def replay_all(paths: Sequence[Path], jobs: int) -> Iterator[Replayed]:

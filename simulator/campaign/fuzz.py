@@ -45,6 +45,8 @@ NOTE_S = 1.0
 class Options:
     """What to fuzz and how long. `draw` is the first; the others differ from it by their seeds.
 
+    `seeds`: these instead of those from the first on, in this order; `runs` is their number then.
+
     `shard` is (i, n): every n-th seed beginning with the i-th, i from 1.
 
     `schedule_s`: seconds after which a schedule's run is taken for hung.
@@ -55,6 +57,7 @@ class Options:
     subject: Subject
     draw: Draw = field(default_factory=lambda: Draw(0))
     runs: int | None = None
+    seeds: tuple[int, ...] | None = None
     seconds: float | None = None
     jobs: int = 1
     shard: tuple[int, int] = (1, 1)
@@ -70,7 +73,8 @@ class Options:
         i, n = self.shard
         start = self.draw.seed
         stop = SEEDS if self.runs is None else min(start + self.runs, SEEDS)
-        return (msgspec.structs.replace(self.draw, seed=seed) for seed in range(start + i - 1, stop, n))
+        seeds: Sequence[int] = range(start, stop) if self.seeds is None else self.seeds
+        return (msgspec.structs.replace(self.draw, seed=seed) for seed in seeds[i - 1 :: n])
 
 
 class Listener(Protocol):

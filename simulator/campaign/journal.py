@@ -35,6 +35,7 @@ class Asked(msgspec.Struct, frozen=True):
     runs: int | None
     shard: tuple[int, int]
     keep_going: bool
+    seeds: tuple[int, ...] | None = None
 
 
 class Journal(msgspec.Struct, kw_only=True):
@@ -75,7 +76,7 @@ def _finding(path: str) -> Finding:
 
 
 def asked(options: Options) -> Asked:
-    return Asked(options.subject, options.draw, options.runs, options.shard, options.keep_going)
+    return Asked(options.subject, options.draw, options.runs, options.shard, options.keep_going, options.seeds)
 
 
 def file_of(options: Options) -> Path:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from typing import Literal
 
 import msgspec
 
 from stalerow.simulator.campaign.findings import Finding, Tally
 from stalerow.simulator.campaign.fuzz import Options
-from stalerow.simulator.files import write_beside
 from stalerow.simulator.run.subject import Subject
 from stalerow.simulator.schedule.draw import Draw
 
@@ -25,7 +24,7 @@ class CampaignSummary(msgspec.Struct, frozen=True, kw_only=True):
     """kinds: schedules by the kind of their first violation; marks: schedules that had one; first_seen: the schedule,
     from 1, that had a mark first; plateau: schedules since a new mark."""
 
-    schema: str = "stalerow.fuzz/1"
+    schema: Literal["stalerow.fuzz/1"] = "stalerow.fuzz/1"
     subject: Subject
     draw: Draw
     schedules: int
@@ -61,6 +60,3 @@ def _saved(finding: Finding) -> Saved:
     kind, launch = finding.failure.signature
     return Saved(kind, launch, str(finding.path))
 
-
-def write(summary: msgspec.Struct, path: str | Path) -> None:
-    write_beside(path, msgspec.json.format(msgspec.json.encode(summary), indent=2) + b"\n")

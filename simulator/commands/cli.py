@@ -12,6 +12,8 @@ import os
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
+from types import ModuleType
 
 
 @dataclass(frozen=True)
@@ -34,6 +36,7 @@ _SUMMARIES = {
     "conform": "compare the scheduler with recorded or live runs of a released engine",
     "explain": "what a kind of violation or a mark means, and what to look at next",
     "serve": "a serving run in closed loop: what a user of the engine would have seen",
+    "completion": "what a shell needs to complete commands, options and names",
 }
 COMMANDS: Mapping[str, Command] = {
     name: Command(summary, f"stalerow.simulator.commands.{name}") for name, summary in _SUMMARIES.items()
@@ -63,19 +66,34 @@ def main(argv: Sequence[str] | None = None, commands: Mapping[str, Command] = CO
     name = arguments[0]
     module = importlib.import_module(commands[name].module)
     command = argparse.ArgumentParser(prog=f"stalerow {name}", description=module.__doc__)
-    module.configure(command)
+    _configure(command, name, module)
+    command.set_defaults(whole=partial(whole_parser, commands))
+    args = command.parse_args(arguments[1:])
+    if argv is None and name in SURVIVABLE and hasattr(os, "fork"):
+        return _survivable(module, args)
+    return _guarded(module, args)
+
+
+def _configure(parser: argparse.ArgumentParser, name: str, module: ModuleType) -> None:
+    module.configure(parser)
     if name in TAKE_KERNELS:
-        command.add_argument(
+        parser.add_argument(
             "--bind",
             action="append",
             default=[],
             metavar="NAME=VALUE",
             help="value of a parameter of an engine's kernels that is not known here (repeatable)",
         )
-    args = command.parse_args(arguments[1:])
-    if argv is None and name in SURVIVABLE and hasattr(os, "fork"):
-        return _survivable(module, args)
-    return _guarded(module, args)
+
+
+def whole_parser(commands: Mapping[str, Command]) -> argparse.ArgumentParser:
+    """One parser with all commands and their options, which imports them all: for whoever asks about the whole."""
+    parser = argparse.ArgumentParser(prog="stalerow")
+    parser.add_argument("--version", action=_Version, nargs=0, help="show the version and exit")
+    made = parser.add_subparsers(metavar="COMMAND")
+    for name, command in commands.items():
+        _configure(made.add_parser(name, help=command.summary), name, importlib.import_module(command.module))
+    return parser
 
 
 def _top_parser(commands: Mapping[str, Command]) -> argparse.ArgumentParser:

@@ -12,12 +12,13 @@ from stalerow.simulator.commands.options import (
     add_engine,
     add_fault,
     add_jobs,
+    add_json,
     add_only_faithful,
     add_worker,
     job_count,
     ranks,
     released_engines,
-    seed_range,
+    seed_list,
 )
 
 if TYPE_CHECKING:
@@ -43,12 +44,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--runner", nargs="+", choices=("v1", "v2"), default=["v2", "v1"], help="model runners")
     parser.add_argument(
         "--seeds",
-        type=seed_range,
+        type=seed_list,
         default=None,
-        metavar="A:B",
-        help="seeds A to B-1 (default: 0:10, 0:100 for references)",
+        metavar="SEEDS",
+        help="A:B for seeds A to B-1, a list as 3,7,9:40, or a file of them (default: 0:10, 0:100 for references)",
     )
-    parser.add_argument("--json", metavar="FILE", default=None, help="write the table to FILE")
+    add_json(parser, "compare")
     display.add_html(parser, "the table, and two of the runs side by side,")
     add_fault(parser)
     add_only_faithful(parser)
@@ -77,7 +78,7 @@ def execute(args: argparse.Namespace) -> int:
     if faithful is None:
         faithful = any(subject.faithful_by_default for subject in subjects)
     settings = [
-        Setting(subject, Draw(seeds.start, pp=pp, runner=runner, faithful=faithful, profile=profile), python)
+        Setting(subject, Draw(seeds[0], pp=pp, runner=runner, faithful=faithful, profile=profile), python)
         for runner in args.runner
         for pp in args.pp
         for subject in subjects
@@ -94,7 +95,9 @@ def execute(args: argparse.Namespace) -> int:
     table = list(rows.values())
     print_comparison(table, settings)
     if args.json:
-        _write(args.json, table, seeds)
+        from stalerow.simulator.commands import answers
+
+        answers.write(args, answers.CompareAnswer(seeds=tuple(seeds), rows=tuple(table)))
     if args.html:
         from stalerow.simulator.draw.report import comparison
         from stalerow.simulator.draw.results import console
@@ -136,11 +139,3 @@ def _engines(names: list[str], python: str | None) -> list[tuple[str | None, str
     with released_engines(python) as released:
         return [(released.profile, str(python) if name == "vllm" else "") for name in names]
 
-
-def _write(path: str, table: list, seeds: range) -> None:  # type: ignore[type-arg]
-    import msgspec
-
-    from stalerow.simulator.files import write_beside
-
-    data = {"rows": table, "seeds": [seeds.start, seeds.stop]}
-    write_beside(path, msgspec.json.format(msgspec.json.encode(data), indent=2) + b"\n")

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from stalerow.simulator.commands.options import positive, seed_range
+from stalerow.simulator.commands.options import add_json, positive, seed_list
 from stalerow.simulator.errors import UsageError
 
 if TYPE_CHECKING:
@@ -38,8 +38,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--live", action="store_true", help="compare random workloads with an installed vLLM")
     parser.add_argument("--python", metavar="PATH", default=None, help="Python of an environment that has vLLM")
     parser.add_argument("--runs", type=positive, default=None, metavar="N", help=f"workloads (default: {RUNS})")
-    parser.add_argument("--seeds", type=seed_range, default=None, metavar="A:B", help="workloads of seeds A to B-1")
+    parser.add_argument("--seeds", type=seed_list, default=None, metavar="SEEDS", help="A:B, 3,7,9:40 or a file")
     parser.add_argument("--save", metavar="FILE", default=None, help=f"where a difference goes (default: in {FOLDER})")
+    add_json(parser, "conform")
 
 
 def execute(args: argparse.Namespace) -> int:
@@ -52,21 +53,21 @@ def execute(args: argparse.Namespace) -> int:
             raise UsageError(f"--{name} belongs to --live: leave it out, or add --live")
     if not args.traces:
         raise UsageError("nothing to compare with: give recorded runs (files or folders), or --live --python PATH")
-    return _recorded(args.traces, args.profile, console())
+    return _recorded(args, console())
 
 
-def _recorded(names: Sequence[str], profile: str | None, out: Console) -> int:
+def _recorded(args: argparse.Namespace, out: Console) -> int:
     from stalerow.simulator.conform import conform_trace
 
-    files = [file for name in names for file in _files(Path(name))]
+    files = [file for name in args.traces for file in _files(Path(name))]
     results = []
     for file in files:
         try:
-            results.append(conform_trace(file, profile))
+            results.append(conform_trace(file, args.profile))
         except ValueError as error:
             raise UsageError(str(error)) from None
         _print(out, results[-1], max(len(f.name) for f in files) - len(".json"))
-    return _total(out, results)
+    return _total(args, out, results)
 
 
 def _files(path: Path) -> list[Path]:
@@ -94,7 +95,7 @@ def _release(result: Conformance) -> str:
     return result.version.partition("+")[0]
 
 
-def _total(out: Console, results: Sequence[Conformance]) -> int:
+def _total(args: argparse.Namespace, out: Console, results: Sequence[Conformance]) -> int:
     differing = sum(r.difference is not None for r in results)
     raised = sum(r.raised is not None for r in results)
     versions = sorted({_release(r) for r in results})
@@ -106,6 +107,10 @@ def _total(out: Console, results: Sequence[Conformance]) -> int:
     runs = f"{len(results)} run{'s' if len(results) > 1 else ''} of {_listed(versions)}"
     compared = f"{steps} steps, {records} records, {values} values compared"
     out.print(f"{runs}: {compared}; {verdict}", markup=False, soft_wrap=True)
+    if args.json:
+        from stalerow.simulator.commands import answers
+
+        answers.write(args, answers.ConformAnswer(runs=tuple(results)))
     return 1 if differing or raised else 0
 
 
@@ -181,7 +186,7 @@ def _compare(
         _print(out, results[-1], len(results[-1].name))
         if isinstance(item, int) or args.save:
             _small(args, out, scheduler, results[-1], task, rules)
-    code = _total(out, results)
+    code = _total(args, out, results)
     out.print(f"{seconds:.0f} s, {len(results) / seconds:.1f} workloads a second", markup=False)
     return code
 

@@ -38,9 +38,9 @@ def recorder(args: argparse.Namespace, schedule: Schedule) -> Recorder | None:
     return Recorder(schedule)
 
 
-def refuse(args: argparse.Namespace, why: str) -> None:
-    """Raise `UsageError` if a file was asked for where none is written."""
-    for option in ("html", "trace"):
+def refuse(args: argparse.Namespace, why: str, *options: str) -> None:
+    """Raise `UsageError` if a file was asked for where none is written; of `options`, or else of the run."""
+    for option in options or ("html", "trace"):
         if getattr(args, option) is not None:
             raise UsageError(f"--{option} {getattr(args, option)}: {why}: leave one of them out")
 

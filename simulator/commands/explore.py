@@ -11,7 +11,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from stalerow.simulator.commands import display
-from stalerow.simulator.commands.options import add_device, add_fault, add_jobs, add_ray, job_count, number, positive
+from stalerow.simulator.commands.options import (
+    add_device,
+    add_fault,
+    add_jobs,
+    add_json,
+    add_ray,
+    job_count,
+    number,
+    positive,
+)
 from stalerow.simulator.errors import UsageError
 
 if TYPE_CHECKING:
@@ -54,6 +63,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add_ray(parser)
     add_fault(parser)
     parser.add_argument("--failures", default=None, metavar="DIR", help="where failures are saved")
+    add_json(parser, "explore")
     display.add_html(parser, "the counts and a page of each failure")
     add_device(parser)
 
@@ -88,6 +98,8 @@ def execute(args: argparse.Namespace) -> int:
     exploration.run()
     saved: list[Path] = []
     code = _told(exploration, args.failures, saved)
+    if args.json:
+        _answer(args, exploration, saved)
     if args.html:
         _report(args.html, exploration, saved)
     return code
@@ -190,10 +202,33 @@ def _report(path: str, exploration: Exploration, saved: list[Path]) -> None:
     display.save(path, report(progress, saved, pages, Path(path).absolute().parent), "page", out)
 
 
+def _answer(args: argparse.Namespace, exploration: Exploration, saved: list[Path]) -> None:
+    from stalerow.simulator.campaign.summary import Saved
+    from stalerow.simulator.commands import answers
+
+    progress = exploration.progress
+    made = answers.ExploreAnswer(
+        subject=progress.subject,
+        bounds=progress.bounds,
+        workloads=progress.stop - progress.start,
+        done=progress.finished,
+        schedules=progress.schedules,
+        failed=progress.failed,
+        counts=progress.counts,
+        clean=None if progress.failing or exploration.deaths else progress.holds,
+        failures=tuple(
+            Saved(failing.violation.kind, failing.violation.launch, str(path))
+            for failing, path in zip(progress.failing, saved, strict=True)
+        ),
+        crashed=tuple(f"{lease}: the process {how}" for lease, how in exploration.deaths),
+        seconds=round(progress.seconds, 3),
+        interrupted=exploration.interrupted,
+    )
+    answers.write(args, made)
+
+
 def _told(exploration: Exploration, folder: str | None, saved: list[Path]) -> int:
     """Print what came of it; the exit code. `saved` gets the file of every failure."""
-    from stalerow.simulator.explore.bounds import complete
-
     progress = exploration.progress
     counts = progress.counts
     print(
@@ -211,7 +246,7 @@ def _told(exploration: Exploration, folder: str | None, saved: list[Path]) -> in
     elif progress.over:
         whole = progress.stop - progress.start > 1
         print(f"clean, exhaustively: {progress.bounds if whole else 'this workload'}")
-    elif holds := complete(progress.bounds, progress.up_to) if not progress.start else None:
+    elif holds := progress.holds:
         print(f"clean, exhaustively, up to here: {holds}")
     if not progress.over:
         print(f"{progress.finished} of {progress.stop - progress.start} workloads done; --resume goes on")

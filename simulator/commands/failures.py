@@ -7,37 +7,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import msgspec
-
-from stalerow.simulator.commands.options import add_jobs, add_trust, job_count
+from stalerow.simulator.commands.options import add_jobs, add_json, add_trust, job_count
 from stalerow.simulator.errors import UsageError
 
 if TYPE_CHECKING:
     from stalerow.simulator.campaign.again import Replayed
     from stalerow.simulator.campaign.failures import Failure
-
-SCHEMA = "stalerow.failures/1"
-
-
-class Listed(msgspec.Struct, frozen=True):
-    """A saved failure in short."""
-
-    path: str
-    kind: str
-    launch: str
-    subject: str
-    requests: int
-    deviations: int
-    shrunk: bool
-
-
-class Listing(msgspec.Struct, frozen=True, kw_only=True):
-    """What `failures list --json` prints, and `prune --json` with what was removed."""
-
-    schema: str = SCHEMA
-    failures: list[Listed]
-    removed: list[str] = []
-
+    from stalerow.simulator.commands.answers import Listed
 
 def configure(parser: argparse.ArgumentParser) -> None:
     actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
@@ -49,7 +25,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add_trust(prune)
     for action in (listing, prune):
         action.add_argument("--failures", default=None, metavar="DIR", help="the folder (default: .stalerow/failures)")
-        action.add_argument("--json", action="store_true", help=f"print JSON, schema {SCHEMA}")
+        add_json(action, "failures", instead=True)
 
 
 def execute(args: argparse.Namespace) -> int:
@@ -96,9 +72,11 @@ def _fixed(paths: Sequence[Path], args: argparse.Namespace) -> list[Path]:
 
 
 def _listed(path: Path, failure: Failure) -> Listed:
+    from stalerow.simulator.commands import answers
+
     kind, launch = failure.signature
     schedule = failure.schedule
-    return Listed(
+    return answers.Listed(
         path=str(path),
         kind=kind,
         launch=launch,
@@ -111,9 +89,12 @@ def _listed(path: Path, failure: Failure) -> Listed:
 
 def _print(listed: Sequence[Listed], removed: Sequence[Path], args: argparse.Namespace) -> None:
     if args.json:
-        made = Listing(failures=list(listed), removed=[str(path) for path in removed])
-        print(msgspec.json.format(msgspec.json.encode(made), indent=2).decode())
-        return
+        from stalerow.simulator.commands import answers
+
+        made = answers.FailuresAnswer(failures=tuple(listed), removed=tuple(str(path) for path in removed))
+        answers.write(args, made)
+        if args.json == answers.STDOUT:
+            return
     for one in listed if args.action == "list" else ():
         where = f" in {one.launch}" if one.launch else ""
         size = f"{one.requests} request{'s' * (one.requests != 1)}, {one.deviations} deviations"
@@ -126,8 +107,8 @@ def _print(listed: Sequence[Listed], removed: Sequence[Path], args: argparse.Nam
         print("nothing to remove")
 
 
-def replay_folder(folder: Path, jobs: int, trusted: bool = False) -> int:
-    """`replay DIR`: a line for each saved failure in it; the exit code."""
+def replay_folder(folder: Path, jobs: int, trusted: bool = False) -> list[Replayed]:
+    """`replay DIR`: a line for each saved failure in it; what became of them."""
     from stalerow.simulator.campaign import failures
     from stalerow.simulator.campaign.again import replay_all
     from stalerow.simulator.run.trust import refuse_untrusted
@@ -144,4 +125,4 @@ def replay_folder(folder: Path, jobs: int, trusted: bool = False) -> int:
         results.append(replayed)
     failing = sum(replayed.fails for replayed in results)
     print(f"{failing} of {len(results)} still fail")
-    return int(failing > 0)
+    return results

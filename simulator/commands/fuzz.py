@@ -13,12 +13,14 @@ from stalerow.simulator.commands.options import (
     add_draw,
     add_fault,
     add_jobs,
+    add_json,
     add_ray,
     add_worker,
     draw_of,
     job_count,
     number,
     positive,
+    seed_list,
 )
 
 if TYPE_CHECKING:
@@ -45,7 +47,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
         metavar="T",
         help="how long one schedule may take before it is a finding, a hang (default: 60s for references, 5m else)",
     )
-    parser.add_argument("--seed", type=number, default=0, metavar="S", help="first seed (default: %(default)s)")
+    parser.add_argument("--seed", type=number, default=None, metavar="S", help="first seed (default: 0)")
+    parser.add_argument(
+        "--seeds", type=seed_list, default=None, metavar="SEEDS", help="these and no others: A:B, 3,7,9:40 or a file"
+    )
     add_jobs(parser)
     parser.add_argument("--shard", type=shard, default=(1, 1), metavar="I/N", help="every N-th seed, from the I-th on")
     parser.add_argument(
@@ -65,7 +70,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--keep-going", action="store_true", help="do not stop at the first failure")
     parser.add_argument("--require-marks", action="store_true", help="fail if a situation worth testing never occurred")
     parser.add_argument("--resume", action="store_true", help="go on with the campaign of these options")
-    parser.add_argument("--json", metavar="FILE", default=None, help="write the sums to FILE, schema stalerow.fuzz/1")
+    add_json(parser, "fuzz")
     add_ray(parser)
     add_fault(parser)
     add_worker(parser)
@@ -92,7 +97,12 @@ def execute(args: argparse.Namespace) -> int:
         raise UsageError("--universes runs under runner v2 only: leave out --runner v1")
     if args.universes and args.resume:
         raise UsageError("--resume does not go with --universes: packs keep no account of what is done")
-    seconds = args.time if args.time or args.runs else DEFAULT_SECONDS
+    for name in ("seed", "runs") if args.seeds else ():
+        if getattr(args, name) is not None:
+            raise UsageError(f"--{name} with --seeds, which says them all: leave one of them out")
+    runs = len(args.seeds) if args.seeds else args.runs
+    first = args.seeds[0] if args.seeds else args.seed or 0
+    seconds = args.time if args.time or runs else DEFAULT_SECONDS
     if args.universes and args.worker:
         raise UsageError("--universes packs our own ranks: leave out --worker, or --universes")
     subject = Subject(
@@ -106,8 +116,9 @@ def execute(args: argparse.Namespace) -> int:
         subject.check()
     options = Options(
         subject=subject,
-        draw=draw_of(args, args.seed, subject),
-        runs=args.runs,
+        draw=draw_of(args, first, subject),
+        runs=runs,
+        seeds=args.seeds if isinstance(args.seeds, tuple) else None,
         seconds=seconds,
         jobs=job_count(args.jobs),
         shard=args.shard,
@@ -125,9 +136,10 @@ def execute(args: argparse.Namespace) -> int:
         tally = Campaign(options, screen).run()
     screen.summary(tally, args.require_marks)
     if args.json:
-        from stalerow.simulator.campaign.summary import of_campaign, write
+        from stalerow.simulator.campaign.summary import of_campaign
+        from stalerow.simulator.commands import answers
 
-        write(of_campaign(options, tally), args.json)
+        answers.write(args, of_campaign(options, tally))
     if args.html:
         _report(args.html, options, tally)
     Annotations.from_environment().campaign(options, tally)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import argparse
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from stalerow.simulator.errors import UsageError
@@ -15,6 +16,9 @@ if TYPE_CHECKING:
     from stalerow.simulator.run.subject import Subject
     from stalerow.simulator.schedule.draw import Draw
     from stalerow.simulator.schedule.values import Schedule
+
+MOST_SEEDS = 1_000_000
+"""In a list, which is kept; a single range may have any number."""
 
 MAX_JOBS = 1024
 """More worker processes than any machine here has cores."""
@@ -117,6 +121,16 @@ def add_ray(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def add_json(parser: argparse.ArgumentParser, command: str, instead: bool = False) -> None:
+    """`--json FILE`. Where the answer is all that a command has to say, `--json` alone prints it `instead` of text."""
+    schema = f"schema stalerow.{command}/1"
+    if instead:
+        text = f"print JSON instead, {schema}, or write it to FILE"
+        parser.add_argument("--json", nargs="?", const="-", default=None, metavar="FILE", help=text)
+    else:
+        parser.add_argument("--json", default=None, metavar="FILE", help=f"write what came of it to FILE, {schema}")
+
+
 def add_trust(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--trust",
@@ -173,6 +187,38 @@ def seed_range(text: str) -> range:
             f"{shown(text)} is not a range of seeds: give A:B with A < B, for seeds A to B-1"
         )
     return range(int(match[1]), int(match[2]))
+
+
+def seed_list(text: str) -> Sequence[int]:
+    """Seeds for argparse: 'A:B' for A..B-1, several of those and single ones as '3,7,9:40', or a file of such lines.
+
+    Each once, in the order given. What follows a '#' in a file is a comment.
+    """
+    parts, where = text.split(","), ""
+    if not re.fullmatch(r"[0-9:,]+", text):
+        try:
+            lines = Path(text).read_text(encoding="utf-8").splitlines()
+        except (OSError, ValueError) as error:
+            why = error.strerror if isinstance(error, OSError) else "not text"
+            raise argparse.ArgumentTypeError(
+                f"{shown(text)} is neither seeds (A:B, or a list as 3,7,9:40) nor a file of them ({why})"
+            ) from None
+        parts = [part for line in lines for part in line.partition("#")[0].replace(",", " ").split()]
+        where = f"{text}: "
+    if len(parts) == 1 and ":" in parts[0]:
+        return seed_range(parts[0])
+    seeds: dict[int, None] = {}
+    for part in parts:
+        try:
+            few = seed_range(part) if ":" in part else (number(part),)
+            if len(seeds) + len(few) > MOST_SEEDS:
+                raise argparse.ArgumentTypeError(f"more than {MOST_SEEDS:,} seeds in a list: give one range A:B")
+        except argparse.ArgumentTypeError as error:
+            raise argparse.ArgumentTypeError(f"{where}{error}") from None
+        seeds.update(dict.fromkeys(few))
+    if not seeds:
+        raise argparse.ArgumentTypeError(f"{where or text}no seeds: give A:B, or a list as 3,7,9:40")
+    return tuple(seeds)
 
 
 def shown(text: str) -> str:

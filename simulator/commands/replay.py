@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import re
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +15,7 @@ from stalerow.simulator.commands import display
 from stalerow.simulator.commands.options import (
     add_device,
     add_draw,
+    add_json,
     add_trust,
     add_worker,
     draw_of,
@@ -28,6 +30,7 @@ from stalerow.simulator.oracle.explain.numbers import counted
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from stalerow.simulator.campaign.again import Replayed, Verdict
     from stalerow.simulator.campaign.failures import Loaded, Origin
     from stalerow.simulator.run.outcome import Outcome
     from stalerow.simulator.run.subject import Subject
@@ -54,6 +57,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="event by event, on and back, with its keys shown (where nobody can be asked: print all)",
     )
+    add_json(parser, "replay")
     display.add_display(parser)
     add_draw(parser)
     add_worker(parser)
@@ -79,19 +83,29 @@ def execute(args: argparse.Namespace) -> int:
         refuse_untrusted(msgspec.structs.replace(loaded.failure.subject, **chosen), args.what, args.trust)
     schedule = loaded.failure.schedule if loaded else schedule_source(args, args.what, subject)
     if args.until is not None or args.step:
-        display.refuse(args, "--step and --until show the run in the terminal")
+        display.refuse(args, "--step and --until show the run in the terminal", "html", "trace", "json")
         from stalerow.simulator.draw.walk import walk
 
         walk(subject, schedule, out, until=args.until, ask=input if sys.stdin.isatty() else None, events=args.step)
         return 0
     if loaded is not None and loaded.failure.violation is None:
-        return _replay_without_violation(subject, schedule, loaded, out)
+        replayed = _replay_without_violation(args.what, subject, schedule, loaded, out)
+        _answer(args, [replayed])
+        return 1 if replayed.now == "crash" else 3 if replayed.fails else 0
     recorder = display.recorder(args, schedule)
     outcome = subject.run(schedule, recorder)
-    code = _replay(subject, schedule, loaded, out, _remembered(args, subject), outcome)
+    replayed = _replay(args.what, subject, schedule, loaded, out, _remembered(args, subject), outcome)
+    _answer(args, [replayed])
     if recorder is not None:
         display.write(args, recorder.record(outcome, str(subject)), out)
-    return code
+    return int(replayed.fails)
+
+
+def _answer(args: argparse.Namespace, replays: Sequence[Replayed]) -> None:
+    if args.json:
+        from stalerow.simulator.commands import answers
+
+        answers.write(args, answers.ReplayAnswer(replays=tuple(replays)))
 
 
 def _folder(args: argparse.Namespace) -> int:
@@ -102,7 +116,9 @@ def _folder(args: argparse.Namespace) -> int:
     refuse_draw_options(args, f"{args.what} is a folder of failures, which say all of it themselves")
     if args.kernels or args.fault is not None or args.until is not None or args.step:
         raise UsageError(f"{args.what} is a folder: --kernels, --fault, --until and --step apply to one of its files")
-    return replay_folder(Path(args.what), job_count(None), args.trust)
+    replays = replay_folder(Path(args.what), job_count(None), args.trust)
+    _answer(args, replays)
+    return int(any(replayed.fails for replayed in replays))
 
 
 def _until(text: str) -> int | str:
@@ -154,13 +170,15 @@ def _remembered(args: argparse.Namespace, subject: Subject) -> Origin | None:
 
 
 def _replay(
+    what: str,
     subject: Subject,
     schedule: Schedule,
     loaded: Loaded | None,
     out: Console,
     remembered: Origin | None,
     outcome: Outcome,
-) -> int:
+) -> Replayed:
+    from stalerow.simulator.campaign.again import Replayed
     from stalerow.simulator.draw.picture import picture
 
     def say(text: str) -> None:
@@ -178,11 +196,30 @@ def _replay(
     verdict = counted(len(outcome.violations), "violation") if outcome.violations else "clean"
     stopped = f", stopped early: {outcome.stopped}" if outcome.stopped else ""
     say(f"{verdict}: {subject}, {outcome.steps} steps, digest {outcome.digest}{stopped}")
-    return 1 if outcome.violations else 0
+    now = outcome.violations[0].kind if outcome.violations else ""
+    was = loaded.failure.kind if loaded else remembered.kind if remembered else ""
+    verdict = _verdict(loaded, remembered, outcome)
+    return Replayed(what, was, now, verdict, tuple(outcome.violations), outcome.digest)
 
 
-def _replay_without_violation(subject: Subject, schedule: Schedule, loaded: Loaded, out: Console) -> int:
+def _verdict(loaded: Loaded | None, remembered: Origin | None, outcome: Outcome) -> Verdict:
+    if loaded is None and remembered is None:
+        return "fails" if outcome.violations else "clean"
+    if not outcome.violations:
+        return "no longer fails"
+    if loaded is not None:
+        same = all(was == is_ for _, was, is_ in _points(loaded, outcome))
+    else:
+        assert remembered is not None
+        same = _unchanged(remembered, outcome)
+    return "fails in the same way" if same else "fails differently"
+
+
+def _replay_without_violation(
+    what: str, subject: Subject, schedule: Schedule, loaded: Loaded, out: Console
+) -> Replayed:
     """A crash, a determinism breach or an internal error: run twice, in processes that may die."""
+    from stalerow.simulator.campaign.again import Replayed
     from stalerow.simulator.campaign.trials import digest_of
     from stalerow.simulator.campaign.workers import Workers
 
@@ -191,16 +228,17 @@ def _replay_without_violation(subject: Subject, schedule: Schedule, loaded: Load
     if isinstance(first.error, UsageError):
         raise first.error
     now = f"the worker process {first.died}" if first.died else str(first.error or "")
-    saved = f"saved as: {loaded.failure.kind} ({loaded.failure.note.splitlines()[0]})"
+    kind = loaded.failure.kind
+    saved = f"saved as: {kind} ({loaded.failure.note.splitlines()[0]})"
     if first.died or first.error:
         out.print(f"{saved}\nFAILS AGAIN: {now}\n{first.trace}", markup=False, soft_wrap=True)
-        return 1 if first.died else 3
+        return Replayed(what, kind, "crash" if first.died else "internal error", "fails in the same way")
     if first.value != second.value:
         told = f"FAILS IN THE SAME WAY: two runs gave digests {first.value} and {second.value}"
         out.print(f"{saved}\n{told}", markup=False, soft_wrap=True)
-        return 3
+        return Replayed(what, kind, "determinism breach", "fails in the same way")
     out.print(f"{saved}\nNO LONGER FAILS: {subject} ran to the end twice, digest {first.value}", markup=False)
-    return 0
+    return Replayed(what, kind, "", "no longer fails", digest=first.value)
 
 
 def _comparison(loaded: Loaded, subject: Subject, outcome: Outcome) -> list[str]:
@@ -212,13 +250,7 @@ def _comparison(loaded: Loaded, subject: Subject, outcome: Outcome) -> list[str]
     assert then is not None
     if not outcome.violations:
         return [f"NO LONGER FAILS: it was {failure.kind} in {then.launch} of step {then.step}", *others]
-    now = outcome.violations[0]
-    points = [
-        ("kind", then.kind, now.kind),
-        ("launch", _launch(then), _launch(now)),
-        ("blocks", f"{then.source_block} -> {then.target_block}", f"{now.source_block} -> {now.target_block}"),
-        ("digest", failure.digest, outcome.digest),
-    ]
+    points = _points(loaded, outcome)
     different = [f"  {name}: was {was}, is {is_}" for name, was, is_ in points if was != is_]
     if not different:
         return ["FAILS IN THE SAME WAY: kind, launch, blocks and digest are equal", *others]
@@ -227,11 +259,29 @@ def _comparison(loaded: Loaded, subject: Subject, outcome: Outcome) -> list[str]
     return [f"FAILS DIFFERENTLY: {equal} equal", *different, *(["versions:", *changed] if changed else []), *others]
 
 
+def _points(loaded: Loaded, outcome: Outcome) -> list[tuple[str, str | None, str | None]]:
+    """What a saved violation and the first of now are compared in: (name, was, is)."""
+    failure, then, now = loaded.failure, loaded.failure.violation, outcome.violations[0]
+    assert then is not None
+    return [
+        ("kind", then.kind, now.kind),
+        ("launch", _launch(then), _launch(now)),
+        ("blocks", f"{then.source_block} -> {then.target_block}", f"{now.source_block} -> {now.target_block}"),
+        ("digest", failure.digest, outcome.digest),
+    ]
+
+
+def _unchanged(origin: Origin, outcome: Outcome) -> bool:
+    """Whether a seed's run fails as it did when it was saved."""
+    now = outcome.violations[0]
+    return (now.kind, now.launch, outcome.digest) == (origin.kind, origin.launch, origin.digest)
+
+
 def _again(origin: Origin, outcome: Outcome) -> str:
     now = outcome.violations[0] if outcome.violations else None
     if now is None:
         return f"NO LONGER FAILS: this seed was saved as {origin.kind} in {origin.launch}"
-    if (now.kind, now.launch, outcome.digest) == (origin.kind, origin.launch, origin.digest):
+    if _unchanged(origin, outcome):
         return "FAILS IN THE SAME WAY as when this seed was saved: kind, launch and digest are equal"
     was = f"{origin.kind} in {origin.launch}, digest {origin.digest}"
     return f"FAILS DIFFERENTLY: was {was}; is {now.kind} in {now.launch}, digest {outcome.digest}"

@@ -12,6 +12,7 @@ from stalerow.simulator.commands.options import (
     add_draw,
     add_engine,
     add_fault,
+    add_json,
     add_worker,
     refuse_draw_options,
     released_engines,
@@ -35,6 +36,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--kernels", default="req-idx", metavar="SET", help="kernel set (default: %(default)s)")
     parser.add_argument("--save", metavar="FILE", default=None, help="write the schedule to FILE (.json)")
     parser.add_argument("--quiet", action="store_true", help="print the result only")
+    add_json(parser, "run")
     display.add_display(parser)
     add_draw(parser)
     add_fault(parser)
@@ -78,6 +80,7 @@ def execute(args: argparse.Namespace) -> int:
     if recorder is not None:
         display.write(args, recorder.record(outcome, str(subject)), out)
     agrees = check is None or _print_check(out, check, args.from_trace)
+    _answer(args, subject, schedule, outcome, check)
     if outcome.violations or not agrees:
         return 1
     return untested(subject, outcome.faults, lambda text: out.print(f"note: {text}", markup=False, soft_wrap=True))
@@ -98,7 +101,30 @@ def _run_worker(args: argparse.Namespace, subject: Subject, schedule: Schedule) 
         write_beside(args.save, to_json(schedule))
     outcome = subject.run(schedule)
     _print(console(), outcome, schedule, subject, draw=True, recorded=False)
+    _answer(args, subject, schedule, outcome, None)
     return 1 if outcome.violations else 0
+
+
+def _answer(
+    args: argparse.Namespace, subject: Subject, schedule: Schedule, outcome: Outcome, check: TraceCheck | None
+) -> None:
+    if args.json is None:
+        return
+    from stalerow.simulator.commands import answers
+
+    made = answers.RunAnswer(
+        subject=subject,
+        draw=schedule.draw,
+        violations=tuple(outcome.violations),
+        marks=outcome.marks,
+        steps=outcome.steps,
+        decisions=outcome.decisions,
+        stopped=outcome.stopped,
+        digest=outcome.digest,
+        memory=outcome.memory,
+        difference=None if check is None or check.difference is None else str(check.difference),
+    )
+    answers.write(args, made)
 
 
 def _source(args: argparse.Namespace, subject: Subject) -> tuple[Schedule, TraceCheck | None]:

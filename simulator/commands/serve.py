@@ -6,7 +6,7 @@ import argparse
 from typing import TYPE_CHECKING
 
 from stalerow.simulator.commands import display
-from stalerow.simulator.commands.options import add_device, add_jobs, count_of, job_count, positive, ranks
+from stalerow.simulator.commands.options import add_device, add_jobs, add_json, count_of, job_count, positive, ranks
 from stalerow.simulator.errors import UsageError
 from stalerow.simulator.oracle.explain.numbers import counted
 
@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from stalerow.simulator.serve.sweep import ServeJob
     from stalerow.simulator.serve.workload import ServeRequest
 
-FORMAT = 1
 MOST = 1 << 24
 MEAN_ACCEPTANCE_LENGTH = 4.45
 """Of a healthy model on random tokens with four drafts, as reported (vLLM #57807); scaled for other draft counts."""
@@ -41,7 +40,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     model.add_argument("--cost", action="append", default=[], metavar="NAME=N", help="one entry of the cost model anew")
     parser.add_argument("--trace", metavar="FILE", default=None, help="write the run, if it is one, for Perfetto")
     display.add_html(parser, "every run, plots, and the requests that broke,")
-    parser.add_argument("--json", metavar="FILE", default=None, help="write every run and request to FILE")
+    add_json(parser, "serve")
     add_jobs(parser)
     add_device(parser)
 
@@ -210,11 +209,8 @@ def _requests(args: argparse.Namespace) -> tuple[ServeRequest, ...]:
 
 
 def _write(args: argparse.Namespace, results: list[RunResult]) -> None:
-    import msgspec
+    from stalerow.simulator.commands import answers
 
-    from stalerow.simulator.files import write_beside
-
-    settings = {k: v for k, v in sorted(vars(args).items()) if k not in ("json", "jobs", "device")}
-    settings["request_rate"] = str(settings["request_rate"])
-    data = {"format": FORMAT, "settings": settings, "runs": results}
-    write_beside(args.json, msgspec.json.format(msgspec.json.encode(data), indent=2) + b"\n")
+    settings = {k: v for k, v in sorted(vars(args).items()) if k not in ("json", "jobs", "device", "whole")}
+    settings["request_rate"] = str(settings["request_rate"])  # JSON has no infinity
+    answers.write(args, answers.ServeAnswer(settings=settings, runs=tuple(results)))

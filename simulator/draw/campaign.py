@@ -153,7 +153,9 @@ def configuration(options: Options) -> str:
     """The drawn configuration: all that decides which schedules are run, and with what."""
     i, n = options.shard
     draw = options.draw
-    last = f"to {draw.seed + options.runs - 1}" if options.runs else "on"
+    last = f"{draw.seed} to {draw.seed + options.runs - 1}" if options.runs else f"{draw.seed} on"
+    if options.seeds is not None:
+        last = f"{draw.seed} and {counted(len(options.seeds) - 1, 'other')}"
     limit = f", at most {options.seconds:g} s" if options.seconds else ""
     shard = f", shard {i} of {n}" if n > 1 else ""
     fixed = {"P=": draw.pp, "runner ": draw.runner, "rules of ": draw.profile}
@@ -163,7 +165,7 @@ def configuration(options: Options) -> str:
     twin = options.subject.twin()
     lines = [
         f"kernels  {options.subject} (device {options.subject.device})",
-        f"seeds    {draw.seed} {last}{shard}{limit}",
+        f"seeds    {last}{shard}{limit}",
         f"drawn    {drawn}",
         f"workers  {options.jobs}",
         f"failures {options.folder}",

@@ -60,7 +60,14 @@ def bars(title: str, values: Sequence[tuple[str, float]], unit: str = "") -> str
     return f'<h2>{escape(title)}</h2><div class="wide">{svg}</div>'
 
 
-def comparison(rows: Sequence[Row], seeds: range, records: Sequence[Record]) -> bytes:
+def _seeds(seeds: Sequence[int]) -> str:
+    if isinstance(seeds, range):
+        return f"seeds {seeds.start} to {seeds.stop - 1}"
+    few = ", ".join(map(str, seeds[:8]))
+    return f"{len(seeds)} seeds ({few}, ...)" if len(seeds) > 8 else f"seeds {few}"
+
+
+def comparison(rows: Sequence[Row], seeds: Sequence[int], records: Sequence[Record]) -> bytes:
     """`compare`: the table, the share of violating schedules, and two of the runs side by side if any violates."""
     head = ("kernels", "engine", "runner", "PP", "schedules", "refused", "violating", "first violations, by kind")
     body = table(
@@ -78,7 +85,7 @@ def comparison(rows: Sequence[Row], seeds: range, records: Sequence[Record]) -> 
     if firsts:
         body += "<h2>first of each, to run again</h2>" + table(("command", "kind"), firsts)
     title = "stalerow compare: " + ", ".join(dict.fromkeys(r.kernels for r in rows))
-    about = f"seeds {seeds.start} to {seeds.stop - 1}, the same schedules for every row"
+    about = f"{_seeds(seeds)}, the same schedules for every row"
     if not records:
         return document(title, about, body)
     return page(records, title=title, about=about, below=body)

@@ -11,7 +11,7 @@ from pathlib import Path
 import msgspec
 
 from stalerow.simulator.errors import UsageError
-from stalerow.simulator.explore.bounds import Bounds
+from stalerow.simulator.explore.bounds import Bounds, complete
 from stalerow.simulator.explore.orders import Counts, Reduction
 from stalerow.simulator.explore.search import Failing, Lease, Searched, Signature, keep
 from stalerow.simulator.files import write_beside
@@ -53,6 +53,11 @@ class Progress(msgspec.Struct, kw_only=True):
     @property
     def over(self) -> bool:
         return self.up_to >= self.stop
+
+    @property
+    def holds(self) -> Bounds | None:
+        """The largest bound all of whose workloads are done; None before any is, or if one workload was asked for."""
+        return None if self.start else complete(self.bounds, self.up_to)
 
     def left(self) -> list[tuple[int, int]]:
         """Ranges of workloads that are not done."""
