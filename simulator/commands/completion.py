@@ -34,7 +34,7 @@ def execute(args: argparse.Namespace) -> int:
             _set(action, {"bash": names, "zsh": names})
         elif any(word in words for word in FILES):
             _set(action, shtab.FILE)
-    print(shtab.complete(parser, args.shell, preamble=_preamble()))
+    print(shtab.complete(parser, args.shell, preamble=_preamble(args.shell)))
     return 0
 
 
@@ -51,21 +51,19 @@ def _set(action: argparse.Action, how: Any) -> None:
     action.complete = how  # type: ignore[attr-defined]  # where shtab looks
 
 
-def _preamble() -> dict[str, str]:
+def _preamble(shell: str) -> str:
     """The functions of `NAMES`. A kernel set or a fault may be a file too."""
     from stalerow.kernels.sets import KERNEL_SETS
     from stalerow.simulator.faults import builtin_faults
 
     known = {"stalerow_kernels": KERNEL_SETS, "stalerow_faults": builtin_faults()}
-    return {
-        "bash": "\n".join(_bash(function, names) for function, names in known.items()),
-        "zsh": "\n".join(_zsh(function, names) for function, names in known.items()),
-    }
+    function = _bash if shell == "bash" else _zsh
+    return "\n".join(function(name, names) for name, names in known.items())
 
 
-def _bash(function: str, names: Iterable[str]) -> str:
-    return f'{function}() {{ compgen -W "{" ".join(names)}" -- "$1"; compgen -f -- "$1"; }}'
+def _bash(name: str, names: Iterable[str]) -> str:
+    return f'{name}() {{ compgen -W "{" ".join(names)}" -- "$1"; compgen -f -- "$1"; }}'
 
 
-def _zsh(function: str, names: Iterable[str]) -> str:
-    return f"{function}() {{ compadd -- {' '.join(names)}; _files }}"
+def _zsh(name: str, names: Iterable[str]) -> str:
+    return f"{name}() {{ compadd -- {' '.join(names)}; _files }}"
