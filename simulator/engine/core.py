@@ -13,6 +13,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 import msgspec
 
 from stalerow.simulator.engine.config import EngineConfig
+from stalerow.simulator.engine.outputs import Outputs
 from stalerow.simulator.engine.policies import Policies
 from stalerow.simulator.engine.profiles import Profile
 from stalerow.simulator.engine.profiles import profile as find_profile
@@ -41,6 +42,7 @@ class EngineCore:
         self.config = config
         self.profile = find_profile(profile) if isinstance(profile, str) else profile
         self.scheduler = Scheduler(config, self.profile, policies or Policies())
+        self._outputs = Outputs(self.scheduler, self.profile)
         self._fifo: deque[Step] = deque()
         self._schedules_since_delivery = 0
 
@@ -138,7 +140,7 @@ class EngineCore:
         if not self._fifo:
             raise RuntimeError("process() with no step in flight: expected a scheduled step; call schedule() first")
         step = self._fifo[0]
-        outputs, ignored = self.scheduler.update_from_output(step, sampled)
+        outputs, ignored = self._outputs.update(step, sampled)
         self._fifo.popleft()
         if outputs:
             self._schedules_since_delivery = 0

@@ -1,12 +1,12 @@
-"""The scheduler: which requests compute how many tokens in the next step, and what an output changes.
+"""The scheduler: which requests compute how many tokens in the next step.
 
-In: requests, aborts and sampled tokens, through `EngineCore`. Out: `Step` values. Public source: vLLM's
-Scheduler and AsyncScheduler, without connectors, encoders or structured output.
+In: requests and aborts, through `EngineCore`. Out: `Step` values; `outputs` says what their outputs change. Public
+source: vLLM's Scheduler and AsyncScheduler, without connectors, encoders or structured output.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 from stalerow.simulator.engine.admission import Admission
 from stalerow.simulator.engine.cache import KVCache
@@ -21,8 +21,6 @@ from stalerow.simulator.engine.rules import CacheRules
 from stalerow.simulator.engine.step import Step
 from stalerow.simulator.engine.waiting import WaitingQueue
 from stalerow.simulator.errors import BrokenRule
-
-FINISH_REASONS = {Status.FINISHED_LENGTH_CAPPED: "length", Status.FINISHED_STOPPED: "stop"}
 
 
 class Scheduler:
@@ -39,13 +37,13 @@ class Scheduler:
         self.current_step = 0
         self.last_step_was_futile = False
         self._profile = profile
-        self._hasher = PrefixHasher(self.rules.hash_block_size, self.rules.hash_lookahead)
+        self.hasher = PrefixHasher(self.rules.hash_block_size, self.rules.hash_lookahead)
         self._admission = Admission(self)
         self._finished: set[str] = set()
         self._preempted: set[str] = set()
         self._num_arrived = 0
         self._cadence = PrefillCadence(config.prefill_schedule_interval if profile.holds_prefill_locally else 1)
-        self._aligns_chunks = config.recurrent_block_size > 0
+        self.aligns_chunks = config.recurrent_block_size > 0
         self._decode_interval = policies.drafts.decode_interval(config)
 
     @property
@@ -78,7 +76,7 @@ class Scheduler:
         )
         self._num_arrived += 1
         if self.config.enable_prefix_caching:
-            self._hasher.extend(request)
+            self.hasher.extend(request)
         self.requests[request_id] = request
         self.waiting.append(request)
         self.last_step_was_futile = False
@@ -188,7 +186,7 @@ class Scheduler:
 
     def clip_chunk(self, request: Request, start: int, num_tokens: int) -> int:
         """Apply the chunk policy where recurrent groups need it; never negative."""
-        if self._aligns_chunks:
+        if self.aligns_chunks:
             num_tokens = self.policies.chunks.clip(request, start, num_tokens, self.config, self.rules)
         return max(num_tokens, 0)
 
@@ -243,112 +241,14 @@ class Scheduler:
             if request is None:
                 continue
             (self.running if request.status is Status.RUNNING else self.waiting).remove(request)
-            self._finish(request, Status.FINISHED_ABORTED)
+            self.finish(request, Status.FINISHED_ABORTED)
             aborted.append(request_id)
         if aborted:
             self.last_step_was_futile = False
         return tuple(aborted)
 
-    def _finish(self, request: Request, status: Status) -> None:
+    def finish(self, request: Request, status: Status) -> None:
         request.status = status
         self._finished.add(request.id)
         self.cache.free(request)
         del self.requests[request.id]
-
-    def update_from_output(
-        self, step: Step, sampled: Mapping[str, Sequence[int]]
-    ) -> tuple[dict[str, tuple[int, str | None]], tuple[str, ...]]:
-        """Apply a step's output; returns (count, finish reason) per request, and the rows ignored."""
-        outputs: dict[str, tuple[int, str | None]] = {}
-        ignored = []
-        _check_sampled(step, sampled)
-        if step.rows:
-            self.last_step_was_futile = False
-        for row in step.rows:
-            request = self.requests.get(row.request)
-            if request is None:
-                ignored.append(row.request)
-                continue
-            request.num_in_flight_tokens -= row.num_tokens
-            stale = request.num_stale_output_tokens > 0
-            if stale:
-                request.num_stale_output_tokens -= row.num_tokens
-                if request.drops_stale_output:
-                    continue
-            tokens = sampled.get(row.request, ())
-            if not tokens:
-                continue
-            if row.num_drafts and not stale:
-                self._roll_back(request, row.num_drafts - (len(tokens) - 1))
-            outputs[row.request] = self._deliver(request, tokens, stale, len(step.rows))
-        return outputs, tuple(ignored)
-
-    def _roll_back(self, request: Request, num_rejected: int) -> None:
-        if request.num_computed_tokens > 0:
-            request.num_computed_tokens -= num_rejected
-        if request.num_output_placeholders > 0:
-            request.num_output_placeholders -= num_rejected
-
-    def _deliver(self, request: Request, tokens: Sequence[int], stale: bool, num_rows: int) -> tuple[int, str | None]:
-        """Append tokens up to the request's end, settle counters, hash what is certain, finish if due."""
-        was_running = request.status is Status.RUNNING
-        had_placeholders = request.num_output_placeholders > 0
-        finish: Status | None = None
-        count = 0
-        for token in tokens:
-            request.token_ids.append(token)
-            count += 1
-            finish = self._finish_status(request, token)
-            if finish is not None:
-                break
-        if self.config.enable_prefix_caching:
-            self._hasher.extend(request)
-        if not stale:
-            self._settle(request, count, len(tokens), had_placeholders)
-            if was_running and self._caches_on_output(had_placeholders):
-                self.cache.cache_blocks(request, self._settled_tokens(request))
-        if finish is None:
-            fresh = was_running and not stale and not request.is_prefill_chunk
-            if not self.config.async_scheduling and fresh:
-                request.num_spec_tokens = self.policies.drafts.placeholders(self.config, num_rows)
-            return count, None
-        (self.running if was_running else self.waiting).remove(request)
-        self._finish(request, finish)
-        return count, FINISH_REASONS[finish]
-
-    def _finish_status(self, request: Request, token: int) -> Status | None:
-        if token in request.stop_token_ids:
-            return Status.FINISHED_STOPPED
-        if request.num_tokens >= self.config.max_model_len or request.num_output_tokens >= request.max_tokens:
-            return Status.FINISHED_LENGTH_CAPPED
-        return None
-
-    def _settle(self, request: Request, num_kept: int, num_returned: int, had_placeholders: bool) -> None:
-        if self._profile.resolves_trimmed_tokens:
-            request.num_computed_tokens -= num_returned - num_kept
-            num_kept = num_returned
-        if had_placeholders:
-            request.num_output_placeholders -= num_kept
-
-    def _caches_on_output(self, had_placeholders: bool) -> bool:
-        if not self._profile.caches_settled_tokens:
-            return self.config.async_scheduling
-        if had_placeholders or self.config.num_speculative_tokens > 0:
-            return True
-        return self._profile.caches_synchronous_outputs and self._aligns_chunks and not self.config.async_scheduling
-
-    def _settled_tokens(self, request: Request) -> int:
-        if self._profile.caches_settled_tokens:
-            return request.num_computed_tokens - request.num_in_flight_tokens
-        return request.num_computed_tokens - request.num_output_placeholders
-
-
-def _check_sampled(step: Step, sampled: Mapping[str, Sequence[int]]) -> None:
-    most = {row.request: 1 + row.num_drafts for row in step.rows if row.is_final_or_decode}
-    for request_id, tokens in sampled.items():
-        if len(tokens) > most.get(request_id, 0):
-            raise misfit(
-                f"{len(tokens)} tokens sampled for request {request_id!r} in step {step.number}",
-                f"at most {most.get(request_id, 0)}",
-                "return one token and the accepted drafts for rows that sample",
-            )

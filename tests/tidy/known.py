@@ -9,7 +9,6 @@ LONG_FILES = {
     "simulator/campaign/workers.py": 350,
     "simulator/conform/driver_vllm.py": 360,
     "simulator/draw/recorder.py": 345,
-    "simulator/engine/scheduler.py": 335,
     "simulator/worker/inside/world.py": 335,
 }
 """Files of more than `MOST_LINES` lines, and how long they may be at most."""

@@ -195,11 +195,14 @@ SCHEDULER = [
     ),
     *of(
         "simulator/engine/scheduler.py",
-        ("request.num_computed_tokens -= num_rejected", "pass"),
         ("self.current_step + self._decode_interval", "self.current_step"),
         ("request.num_in_flight_tokens += row.num_tokens", "pass"),
-        ("request.num_output_placeholders -= num_rejected", "pass"),
         ("min(max(beyond, 0), request.num_spec_tokens)", "request.num_spec_tokens"),
+    ),
+    *of(
+        "simulator/engine/outputs.py",
+        ("request.num_computed_tokens -= num_rejected", "pass"),
+        ("request.num_output_placeholders -= num_rejected", "pass"),
         (
             "if row.num_drafts and not stale:",
             "if row.num_drafts:",
@@ -216,7 +219,7 @@ SCHEDULER = [
         ("num_computed_tokens - request.num_in_flight_tokens", "num_computed_tokens"),
         ("        return request.num_in_flight_tokens\n", "        return 0\n"),
         ("        return attention\n", "        return attention[1:]\n"),
-        ("return request.num_tokens - 1", "return request.num_tokens"),
+        ("else request.num_tokens - 1", "else request.num_tokens"),
         ("        return config.recurrent_block_size\n", "        return config.recurrent_block_size - 1\n"),
     ),
     *of(
