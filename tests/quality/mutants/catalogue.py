@@ -224,7 +224,7 @@ SCHEDULER = [
     ),
     *of(
         "simulator/engine/admission.py",
-        ("if request.num_stale_output_tokens:", "if False:"),
+        ("if request.num_stale_output_tokens and not request.drops_stale_output:", "if False:"),
         ("request.num_computed_tokens = hit.num_tokens", "pass"),
     ),
 ]
