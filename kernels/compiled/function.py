@@ -99,10 +99,10 @@ class Translation:
         else:
             self.b.ret(WORD(0 if why is Stop.DONE else 1))
 
-    def barrier(self) -> None:
+    def _meet(self, why: Stop) -> None:
         """All warps of the program come here before any goes on."""
         if self.coroutine:
-            self.coroutine.stop(Stop.BARRIER)
+            self.coroutine.stop(why)
 
     def _run(self) -> None:
         """`run(arguments)`: every program of the grid, in the order that is asked for."""
@@ -377,7 +377,7 @@ class Translation:
             case "tt.assert":
                 self._assertion(op)
             case "ttg.barrier" | "gpu.barrier" | "ttg.local_barrier":
-                self.barrier()
+                self._meet(Stop.BARRIER)
             case "tt.print" | "llvm.intr.assume":
                 pass
             case _:
@@ -450,7 +450,7 @@ class Translation:
         """A reduction, or a scan that also keeps every intermediate result."""
         axis = int(op.attributes["axis"])
         operands = self._operands(op)
-        self.barrier()
+        self._meet(Stop.EXCHANGE)
         shape = operands[0].shape
         scan = op.name == "tt.scan"
         rest = (*shape[:axis], *shape[axis + 1 :])

@@ -11,14 +11,18 @@ from __future__ import annotations
 import ctypes
 from array import array
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import numpy as np
 
 from stalerow.kernels.compiled.native import Interleaved
 from stalerow.kernels.compiled.sites import ENTRY_WORDS, TAG_BARRIERS, Signal, Stop
+
+if TYPE_CHECKING:
+    from stalerow.kernels.compiled.races import Log
 
 WARPS = 4
 """Warps of a program where a launch does not say: Triton's default."""
@@ -26,6 +30,7 @@ WARPS = 4
 WARP = 32
 """Lanes of a warp."""
 
+_MEETINGS = (Stop.BARRIER, Stop.EXCHANGE)
 _NEVER = 1 << 40
 
 
@@ -57,6 +62,42 @@ class Given:
         return next((at for at in self._lags.get((program, warp), ()) if at >= access), None)
 
 
+class Interleaver:
+    """Says where the threads of launches lag, and is told what they touched."""
+
+    lanes = WARP
+    """Lanes of a warp. 1 is no GPU's, but an order that a copy byte by byte is free to take."""
+    warps = 0
+    """Warps of a program; 0 for as many as the launch asks for."""
+    barriers = True
+    """Whether `tl.debug_barrier` holds anybody up."""
+
+    def lags(self, kernel: str) -> Lags:
+        """For the launch of the kernel of that name that comes now."""
+        return Given()
+
+    def ran(self, log: Log) -> None:
+        """The launch is over, whether its programs ended or one of them failed."""
+
+
+_interleavers: list[Interleaver] = []
+
+
+@contextmanager
+def interleaved(interleaver: Interleaver) -> Iterator[None]:
+    """Run the launches inside with their programs interleaved. Not for launches from several threads at once."""
+    _interleavers.append(interleaver)
+    try:
+        yield
+    finally:
+        _interleavers.pop()
+
+
+def interleaver() -> Interleaver | None:
+    """Whose launches run now, None if they run program after program."""
+    return _interleavers[-1] if _interleavers else None
+
+
 class Ran(NamedTuple):
     """How a launch went: `fine` unless a program failed; the lags that made a difference; the log and whether it holds
     everything."""
@@ -80,7 +121,7 @@ def run(
 ) -> Ran:
     """Run a launch. `words` hold the address of `signal`, whose WARPS and LANES are set.
 
-    Without `barriers` nobody waits at one.
+    Without `barriers` nobody waits at a `tl.debug_barrier`.
     """
     global _log
     signal[Signal.LOG] = _log.ctypes.data
@@ -153,7 +194,7 @@ class _Line:
                 self._start(thread)
             else:
                 self._advance(thread, thread.handle)
-            if thread.at is Stop.BARRIER:
+            if thread.at in _MEETINGS:
                 self._arrived(thread)
             elif thread.at is not Stop.ACCESS:
                 thread.handle = None
@@ -181,7 +222,7 @@ class _Line:
         """Let a thread go on to where it lags next, or to a barrier or its end if that comes first."""
         signal = self._signal
         signal[Signal.TAG] = thread.number << TAG_BARRIERS | thread.barriers
-        from_barrier = thread.at is Stop.BARRIER
+        from_barrier = thread.at in _MEETINGS
         stops = _NEVER if thread.lag is None else thread.lag - thread.made + from_barrier
         self._code.advance(handle, stops, signal.buffer_info()[0])
         thread.made += signal[Signal.PASSED] - from_barrier
@@ -189,7 +230,7 @@ class _Line:
 
     def _arrived(self, thread: _Thread) -> None:
         thread.barriers += 1
-        if self._barriers:
+        if self._barriers or thread.at is Stop.EXCHANGE:
             thread.waits = True
             self._waiting[thread.program] += 1
             self._release(thread.program)

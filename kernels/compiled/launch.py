@@ -20,7 +20,7 @@ from triton.runtime.jit import JITFunction
 from stalerow.kernels.base.memory import Region, WildAccess, reached_by, region_of
 from stalerow.kernels.compiled import cache, interleave
 from stalerow.kernels.compiled.errors import KernelAssertion
-from stalerow.kernels.compiled.interleave import Lags
+from stalerow.kernels.compiled.interleave import Interleaver
 from stalerow.kernels.compiled.native import Interleaved, Run
 from stalerow.kernels.compiled.races import Log
 from stalerow.kernels.compiled.sites import FAILURE_WORDS, Signal, Site
@@ -138,7 +138,7 @@ def launch(fn: JITFunction[Any], grid: Any, args: tuple[Any, ...], kwargs: Mappi
         else:
             key.append(_kind(value, annotated))
             words.append(value)
-    interleaver = _interleavers[-1] if _interleavers else None
+    interleaver = interleave.interleaver()
     found = (interleaver is not None, *key)
     compiled = kernel.compiled.get(found)
     if compiled is None:
@@ -196,37 +196,6 @@ def _interleave(
     warps = signal[Signal.WARPS]
     interleaver.ran(Log(kernel.name, grid, warps, compiled.sites, ran.entries, ran.complete, ran.taken, place))
     return ran.fine
-
-
-class Interleaver:
-    """Says where the threads of launches lag, and is told what they touched."""
-
-    lanes = interleave.WARP
-    """Lanes of a warp. 1 is no GPU's, but an order that a copy byte by byte is free to take."""
-    warps = 0
-    """Warps of a program; 0 for as many as the launch asks for."""
-    barriers = True
-    """Whether barriers hold anybody up."""
-
-    def lags(self, kernel: str) -> Lags:
-        """For the launch of the kernel of that name that comes now."""
-        return interleave.Given()
-
-    def ran(self, log: Log) -> None:
-        """The launch is over, whether its programs ended or one of them failed."""
-
-
-_interleavers: list[Interleaver] = []
-
-
-@contextmanager
-def interleaved(interleaver: Interleaver) -> Iterator[None]:
-    """Run the launches inside with their programs interleaved. Not for launches from several threads at once."""
-    _interleavers.append(interleaver)
-    try:
-        yield
-    finally:
-        _interleavers.pop()
 
 
 _order: list[Callable[[int], Sequence[int]]] = []

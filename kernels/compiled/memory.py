@@ -128,11 +128,11 @@ class Access:
         assert self._coroutine is not None
         lanes = math.prod(self._shape)
         shared = self._coroutine.room(lanes * SIZES[self._element])
-        self._coroutine.stop(Stop.BARRIER)
+        self._coroutine.stop(Stop.EXCHANGE)
         self._coroutine.stop(Stop.ACCESS)
         self._others = False
         self._made(shared)
-        self._coroutine.stop(Stop.BARRIER)
+        self._coroutine.stop(Stop.EXCHANGE)
         if not self._block:
             return self._t.b.load(shared, typ=llvm_type(self._element))
         room = self._t.room(self._shape, self._element)

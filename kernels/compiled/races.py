@@ -59,14 +59,15 @@ class Log(NamedTuple):
     place: Place
 
     def races(self) -> list[Race]:
-        """One race for every pair of source lines, in the order in which they showed."""
-        told: dict[tuple[int, int], Race] = {}
+        """The races in the order in which they showed: of every pair of source lines one over each page of the pool,
+        and one between warps of one program beside one between programs."""
+        told: dict[tuple[object, ...], Race] = {}
         for first, second in _racing(self.entries, self.sites, self.warps):
+            touches = self._touch(first), self._touch(second)
+            place, block = self.place(max(touch.address for touch in touches), 1)
             sites = int(self.entries[first, Entry.SITE]), int(self.entries[second, Entry.SITE])
-            if sites not in told:
-                touches = self._touch(first), self._touch(second)
-                at = max(touch.address for touch in touches)
-                told[sites] = Race(self.kernel, *touches, *self.place(at, 1))
+            key = (sites, block, touches[0].program == touches[1].program)
+            told.setdefault(key, Race(self.kernel, *touches, place, block))
         return list(told.values())
 
     def _touch(self, entry: int) -> Touch:

@@ -70,8 +70,11 @@ class Stop(IntEnum):
     ACCESS = 0
     """It is about to access memory."""
     BARRIER = 1
-    DONE = 2
-    FAILED = 3
+    """A `tl.debug_barrier`."""
+    EXCHANGE = 2
+    """An operation for which the warps of the program exchange lanes, which is a barrier too."""
+    DONE = 3
+    FAILED = 4
 
 
 class Site(msgspec.Struct, frozen=True, array_like=True):

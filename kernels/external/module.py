@@ -1,7 +1,8 @@
 """An extracted module, written into the cache and loaded from there by its path.
 
 It must be a file: Triton compiles (or interprets) a kernel from the source that ``inspect.getsource`` finds.
-The file is named after its content, so a changed engine file is a new module, and an unchanged one is reused.
+Its folder is named after its content, so a changed engine file is a new module, and an unchanged one is reused; the
+file has the name and the line numbers of the engine's own, which errors then point to.
 """
 
 import importlib.util
@@ -24,7 +25,7 @@ def load_module(source: EngineSource, extracted: Extract) -> ModuleType:
     """
     for helper in extracted.helpers:
         load_module(source, helper)
-    path = cache_root() / "modules" / f"{extracted.module}.py"
+    path = cache_root() / "modules" / extracted.module / extracted.source.path.name
     if path in _loaded:
         return _loaded[path]
     text = f"{extracted.text}# taken from {source.kernels.path} ({source.name}), whose licence applies\n"

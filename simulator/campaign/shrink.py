@@ -29,7 +29,7 @@ from stalerow.simulator.schedule.draw import Draw, Runner
 from stalerow.simulator.schedule.edits import edits
 from stalerow.simulator.schedule.file import to_json
 from stalerow.simulator.schedule.generate import HOLDS, ORDER_LABELS, PP_SIZES, as_asked, chooser_of, generate, genuine
-from stalerow.simulator.schedule.order import Order
+from stalerow.simulator.schedule.order import Order, ThreadLag
 from stalerow.simulator.schedule.values import Schedule
 
 BUDGET = 400
@@ -102,14 +102,19 @@ class Candidates:
     def order_to_failure(self, schedule: Schedule) -> Order:
         """The order of a failing schedule as deviations from the canonical one, as far as it matters."""
         recording = RecordingOrder(chooser(schedule))
+        lags: list[ThreadLag] = []
 
         def watch(simulation: Simulation, actor: str, done: Any) -> None:
+            if simulation.threads is not None and actor.startswith("device"):
+                lags.extend(simulation.threads.taken)
             if simulation.found:
                 raise _Decided(True)
 
         with contextlib.suppress(_Decided):
             self._subject.run(schedule, observer=watch, order=recording)
-        return recording.order
+        if not schedule.order.interleaves:
+            return recording.order
+        return msgspec.structs.replace(recording.order, lags=tuple(lags))
 
     def _run(self, schedule: Schedule) -> bool:
         events = 0
@@ -167,9 +172,19 @@ def shrink(
 
 def _written_down(candidates: Candidates, schedule: Schedule) -> Schedule:
     """With what a kind of order picked up to the failure as deviations of their own, which edits can take away."""
-    if schedule.order.rule is msgspec.UNSET:
+    if schedule.order.rule is msgspec.UNSET and schedule.order.threads is msgspec.UNSET:
         return schedule
-    written = msgspec.structs.replace(schedule, order=candidates.order_to_failure(schedule))
+    order = candidates.order_to_failure(schedule)
+    written = msgspec.structs.replace(schedule, order=order)
+    if order.lags:
+        # Launches before the one that failed did no harm, so their lags most likely did not matter.
+        last = order.lags[-1]
+        its = tuple(
+            lag for lag in order.lags if (lag.rank, lag.step, lag.kernel) == (last.rank, last.step, last.kernel)
+        )
+        shorter = msgspec.structs.replace(schedule, order=msgspec.structs.replace(order, lags=its))
+        if candidates.fails(shorter):
+            return shorter
     return written if candidates.fails(written) else schedule
 
 

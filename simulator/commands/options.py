@@ -23,7 +23,7 @@ MOST_SEEDS = 1_000_000
 MAX_JOBS = 1024
 """More worker processes than any machine here has cores."""
 
-DRAW_OPTIONS = ("family", "pp", "runner", "profile", "swarm", "only_faithful")
+DRAW_OPTIONS = ("family", "pp", "runner", "profile", "swarm", "only_faithful", "interleave")
 
 
 def add_device(parser: argparse.ArgumentParser) -> None:
@@ -78,6 +78,12 @@ def add_draw(parser: argparse.ArgumentParser, family: bool = True) -> None:
         metavar="N",
         help="leave out some features of schedules, which ones being decided by N: another N for each campaign",
     )
+    group.add_argument(
+        "--interleave",
+        action="store_true",
+        default=None,
+        help="interleave the programs and warps of every launch under test, as a GPU may (--device cpu)",
+    )
     add_only_faithful(group)
 
 
@@ -107,6 +113,7 @@ def draw_of(args: argparse.Namespace, seed: int, subject: Subject) -> Draw:
         family=family,
         profile=args.profile,
         swarm=args.swarm,
+        interleave=bool(args.interleave),
     )
 
 

@@ -10,9 +10,11 @@ import shutil
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from msgspec import UnsetType
 from rich.console import Console, Group, RenderableType
 from rich.padding import Padding
 from rich.rule import Rule
+from rich.table import Table
 from rich.text import Text
 
 from stalerow.simulator.draw.blockmap import before_and_after, named, owners_line
@@ -20,6 +22,7 @@ from stalerow.simulator.draw.charset import Sheet, ascii_only
 from stalerow.simulator.draw.finding import Finding, finding, ownership
 from stalerow.simulator.draw.record import Record
 from stalerow.simulator.draw.steps import looked_up, timeline
+from stalerow.simulator.oracle.violations import Race
 
 if TYPE_CHECKING:
     from stalerow.simulator.run.loop import Observer
@@ -71,6 +74,8 @@ def failure(record: Record, found: Finding, width: int) -> RenderableType:
         *_arrows(record, found, width),
         timeline(record, found, width),
     ]
+    if not isinstance(violation.race, UnsetType):
+        parts += ["", *_race(violation.race)]
     if found.stale:
         parts += ["", looked_up(record, found)]
     if found.event is not None and found.write is not None:
@@ -78,6 +83,16 @@ def failure(record: Record, found: Finding, width: int) -> RenderableType:
     parts += ["", Text(_about(record), style="dim")]
     parts.append(Rule(characters=line))
     return Group(*parts)
+
+
+def _race(race: Race) -> list[RenderableType]:
+    """The two programs that raced, side by side, in the order that they took in this run."""
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for racer in (race.first, race.second):
+        table.add_column(f"program {racer.program} warp {racer.warp}")
+    table.add_row(race.first.does, "")
+    table.add_row("", race.second.does)
+    return [Text(f"race in {race.kernel} over memory {race.over}", style="bold"), table]
 
 
 def _named(found: Finding) -> list[RenderableType]:

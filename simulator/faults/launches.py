@@ -10,24 +10,25 @@ from typing import Any
 from stalerow.kernels.align.kernels import AlignKernels
 from stalerow.kernels.base.binding import Binding, HostState
 from stalerow.kernels.base.memory import OutOfBounds, SlotState
+from stalerow.kernels.compiled.interleave import Interleaver, Lags, interleaved
 from stalerow.kernels.sets import ROW_IS_SLOT, KernelSet
 from stalerow.simulator.faults.base import Fault, Wrapped
 from stalerow.simulator.faults.interpreted import drawn_grid, drawn_rows
 from stalerow.simulator.faults.programs import DrawnOrder, ProgramAlign
+from stalerow.simulator.schedule.choosers.lagging import DrawnLags
 from stalerow.simulator.schedule.values import Schedule
 
 
 def _either(
-    interpreted: type[_OnHost],
+    on_host: type[_OnHost],
     reference: type[ProgramAlign],
     kernels: KernelSet,
     schedule: Schedule,
     fault: str,
-    backends: tuple[str, ...] = ("triton-interpreter",),
 ) -> AlignKernels:
-    """The form of a fault that fits the kernel set; `backends` are those on which the Triton form works."""
-    if kernels.backend.name in backends and kernels.name in ROW_IS_SLOT:
-        return interpreted(kernels, schedule)
+    """The form of a fault that fits the kernel set."""
+    if kernels.backend.name in ("triton-interpreter", "triton-cpu") and kernels.name in ROW_IS_SLOT:
+        return on_host(kernels, schedule)
     return reference(kernels, schedule, fault)
 
 
@@ -70,10 +71,28 @@ class _LiveCountsTriton(_OnHost):
         return drawn_grid(self._order)
 
 
-class _RowByRowInterpreted(_OnHost):
+class _RowByRowTriton(_OnHost):
+    """Rows of a window are moved without regard to each other: interpreted one by one, compiled by warps of which each
+    has lanes of its own in every row, with no barrier between what is loaded and what is stored."""
+
+    def __init__(self, kernels: KernelSet, schedule: Schedule) -> None:
+        super().__init__(kernels, schedule)
+        self._compiled = kernels.backend.name == "triton-cpu"
+
     def postprocess(self, *arguments: Any) -> None:
-        with drawn_rows(self._order):
+        with interleaved(_Torn(self._order)) if self._compiled else drawn_rows(self._order):
             self.inner.postprocess(*arguments)
+
+
+class _Torn(Interleaver):
+    lanes, barriers = 1, False
+    warps = 3  # no power of two, so that the rows of a window fall to different warps
+
+    def __init__(self, order: DrawnOrder) -> None:
+        self._order = order
+
+    def lags(self, kernel: str) -> Lags:
+        return DrawnLags(self._order.chooser)
 
 
 class AcceptResetRace(Fault):
@@ -90,9 +109,7 @@ class AcceptResetRace(Fault):
     launches = ("postprocess",)
 
     def wrap_align(self, kernels: KernelSet, schedule: Schedule) -> AlignKernels:
-        return _either(
-            _LiveCountsTriton, _LiveCounts, kernels, schedule, self.name, ("triton-interpreter", "triton-cpu")
-        )
+        return _either(_LiveCountsTriton, _LiveCounts, kernels, schedule, self.name)
 
     def needs(self, schedule: Schedule) -> bool:
         return schedule.pipeline.drafts > 0
@@ -133,7 +150,7 @@ class OverlapShift(Fault):
     launches = ("postprocess",)
 
     def wrap_align(self, kernels: KernelSet, schedule: Schedule) -> AlignKernels:
-        return _either(_RowByRowInterpreted, _RowByRow, kernels, schedule, self.name)
+        return _either(_RowByRowTriton, _RowByRow, kernels, schedule, self.name)
 
     def needs(self, schedule: Schedule) -> bool:
         return schedule.pipeline.drafts > 1 and any(s.conv_width for s in schedule.layout.states)

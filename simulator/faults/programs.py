@@ -24,12 +24,12 @@ class DrawnOrder:
     """Permutations from a schedule: the same for equal schedules, another one for every launch."""
 
     def __init__(self, schedule: Schedule) -> None:
-        self._chooser = SeededChooser(0x5EED ^ (schedule.draw.seed if schedule.draw else 0))
+        self.chooser = SeededChooser(0x5EED ^ (schedule.draw.seed if schedule.draw else 0))
 
     def permutation(self, n: int) -> list[int]:
         order = list(range(n))
         for i in range(n - 1, 0, -1):
-            j = self._chooser.pick(i + 1, "program")
+            j = self.chooser.pick(i + 1, "program")
             order[i], order[j] = order[j], order[i]
         return order
 

@@ -22,6 +22,7 @@ Kind = Literal[
     "leak",
     "starvation",
     "preemption loop",
+    "racing writes",
     "kernel raised",
     "broken rule",
     "engine raised",
@@ -44,6 +45,7 @@ MEANINGS: dict[Kind, str] = {
     "leak": "The engine keeps blocks that nothing will read again, or has lost sight of some.",
     "starvation": "Requests wait, nothing is in flight, and the engine can schedule none of them.",
     "preemption loop": "A request is preempted again and again while nobody is given a token.",
+    "racing writes": "Two programs of one launch write different bytes to one place; nothing says which stays.",
     "kernel raised": "A kernel under test raised; the sentence names file and line.",
     "broken rule": "The engine broke a rule of its own: an assertion failed, or it prefills foreign tokens.",
     "engine raised": "The engine's own scheduler or worker raised; the sentence names file and line.",
@@ -54,9 +56,39 @@ ENGINE = -1
 """The rank of a violation that no rank has a part in: the engine's own."""
 
 
+class Racer(msgspec.Struct, frozen=True):
+    """One side of a race: which warp of which program (x, y, z), and its access: `size` bytes at "file:line"."""
+
+    program: tuple[int, int, int]
+    warp: int
+    verb: Literal["load", "store", "atomic"]
+    size: int
+    at: str
+
+    @property
+    def does(self) -> str:
+        verb = {"load": "loads", "store": "stores", "atomic": "updates"}[self.verb]
+        return f"{verb} {self.size} byte{'s' * (self.size > 1)} at {self.at}"
+
+    def __str__(self) -> str:
+        return f"program {self.program} warp {self.warp} {self.does}"
+
+
+class Race(msgspec.Struct, frozen=True):
+    """Two accesses of one launch that nothing orders; `first` came first in this run. over: which bytes, in words, and
+    `block` the page that they lie in, -1 outside the pool."""
+
+    kernel: str
+    first: Racer
+    second: Racer
+    over: str
+    block: int = -1
+
+
 class Violation(msgspec.Struct, frozen=True, kw_only=True):
     """One violation. `launch` is the device operation; `during` the step whose host enqueued it, `step` the step whose
-    batch it worked for. Blocks are page indices of the pool, -1 where unknown. `explanation` is one sentence."""
+    batch it worked for. Blocks are page indices of the pool, -1 where unknown. `explanation` is one sentence. `race`
+    are the two accesses that raced, where programs were interleaved and some did."""
 
     kind: Kind
     rank: int
@@ -73,6 +105,7 @@ class Violation(msgspec.Struct, frozen=True, kw_only=True):
     bytes_of: str = ""
     deferred: bool = False
     explanation: str
+    race: Race | msgspec.UnsetType = msgspec.UNSET
 
     @property
     def place(self) -> str:

@@ -7,6 +7,7 @@ them can act, the order chooser picks; the canonical order lets work that is und
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from functools import partial
 
 from stalerow.kernels.base.device import DeviceError
@@ -33,6 +34,7 @@ from stalerow.simulator.run.blame import kernel_raised
 from stalerow.simulator.run.engine_loop import EngineLoop
 from stalerow.simulator.run.events import event
 from stalerow.simulator.run.situations import Situations
+from stalerow.simulator.run.threads import threads
 from stalerow.simulator.schedule.choosers import OrderChooser
 from stalerow.simulator.schedule.values import Schedule
 from stalerow.simulator.truth.plan import Planner
@@ -82,6 +84,7 @@ class Simulation:
         self.judges = [watch(rank, self.planner, self.marks, self.found) for rank in self.ranks]
         for rank, judge in zip(self.ranks, self.judges):
             rank.harness = judge
+        self.threads = threads(schedule, kernels)
         self._over = False
         self._acts = self._actors()
         streams = [(f"device{rank.index}", rank.queue) for rank in self.ranks] + [("side", self.ranks[-1].side)]
@@ -142,8 +145,11 @@ class Simulation:
     def _device_act(self, rank: Rank, judge: Watch) -> Operation:
         operation = rank.queue.head()
         judge.before(operation)
+        interleaved = self.threads if isinstance(operation, UNDER_TEST) else None
+        known = len(self.found)
         try:
-            rank.execute()
+            with interleaved.around(rank.index, operation) if interleaved else nullcontext():
+                rank.execute()
         except DeviceError:
             raise
         except Exception as error:
@@ -160,6 +166,8 @@ class Simulation:
             judge.accept()
             return operation
         judge.after(operation)
+        if interleaved:
+            interleaved.named(self.found, known, operation)
         return operation
 
     def _side_act(self) -> Operation:

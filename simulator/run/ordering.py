@@ -55,6 +55,7 @@ def canonical_decisions(schedule: Schedule) -> int:
     order = PlannedOrder(Order())
     nothing = _Nothing()
     kernels = KernelSet("nothing", nothing, nothing, NumpyBackend())
+    schedule = msgspec.structs.replace(schedule, order=Order())
     Simulation(schedule, kernels, order, watch=_Unwatched, planner=Unhashed).run()
     return max(order.decision, 1)
 

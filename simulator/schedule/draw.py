@@ -37,7 +37,8 @@ class Draw(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_field
 
     pp, runner, profile: instead of what the seed would choose. family: the number that pipeline size, drafts and memory
     layout follow from (`choosers.family`). faithful: without what the modelled engine would never do
-    (`schedule.faithful`). swarm: the number that says which features are left out (`choosers.swarm`).
+    (`schedule.faithful`). swarm: the number that says which features are left out (`choosers.swarm`). interleave: the
+    programs of every launch under test are interleaved, and windows are wide enough for several warps.
     """
 
     seed: _Number
@@ -47,6 +48,7 @@ class Draw(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_field
     family: _Number | None = None
     profile: str | None = None
     swarm: _Number | None = None
+    interleave: bool = False
 
     def schedule(self) -> Schedule:
         """The schedule that this draw stands for."""
@@ -64,6 +66,7 @@ class Draw(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_field
             ("swarm", self.swarm),
         )
         told = "".join(f" --{name} {value}" for name, value in parts if value is not None)
+        told += " --interleave" * self.interleave
         if self.faithful:
             return f"{told} --only-faithful"
         return f"{told} --no-only-faithful" if faithful_by_default else told
@@ -83,6 +86,7 @@ class Draw(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_field
             ("swarm", self.swarm),
         )
         told = [f"seed{self.seed}", *(f"{name}{value}" for name, value in parts if value is not None)]
+        told += ["interleaved"] * self.interleave
         return "-".join([*told, "faithful"] if self.faithful else told)
 
     def __str__(self) -> str:

@@ -76,7 +76,11 @@ def _merged_requests(schedule: Schedule) -> Iterator[dict[str, Any]]:
 def _fewer_deviations(schedule: Schedule) -> Iterator[dict[str, Any]]:
     order = schedule.order
     if order.deviations > 1 or order.rule is not UNSET:
-        yield {"order": Order()}
+        yield {"order": Order(threads=order.threads, lags=order.lags)}
+    if order.lags:
+        yield {"order": replace(order, lags=())}
+        for lags in _without_some(order.lags):
+            yield {"order": replace(order, lags=lags)}
     for holds in _without_some(order.holds):
         yield {"order": replace(order, holds=holds)}
     for picks in _without_some(order.picks):
@@ -120,7 +124,8 @@ def _smaller_pipeline(schedule: Schedule) -> Iterator[dict[str, Any]]:
     for pp in range(2, pipeline.pp):
         names = actors(pp)
         holds = tuple(h for h in schedule.order.holds if h.actor in names)
-        fewer = {"pipeline": replace(pipeline, pp=pp), "order": replace(schedule.order, holds=holds)}
+        lags = schedule.order.lags and tuple(lag for lag in schedule.order.lags if lag.rank < pp)
+        fewer = {"pipeline": replace(pipeline, pp=pp), "order": replace(schedule.order, holds=holds, lags=lags)}
         yield fewer
         # Fewer ranks shift who meets whom: let one request begin or end a little later with it.
         for i, request in enumerate(schedule.requests):

@@ -27,7 +27,7 @@ from stalerow.simulator.schedule.choosers.family import seeded
 from stalerow.simulator.schedule.choosers.swarm import SwarmChooser
 from stalerow.simulator.schedule.draw import Draw, Runner
 from stalerow.simulator.schedule.faithful import as_faithful
-from stalerow.simulator.schedule.order import Hold, Order, PartialOrder, Priorities, Rule, Uniform
+from stalerow.simulator.schedule.order import Hold, Interleaving, Order, PartialOrder, Priorities, Rule, Uniform
 from stalerow.simulator.schedule.values import (
     PROFILES,
     WITH_RUNNER_V1,
@@ -54,6 +54,8 @@ ORDER_LABELS = ("order", "hold", "pct")
 """How the labels begin under which the order of events is drawn: first its kind, for a planned one then its holds."""
 OrderKind = Literal["planned", "uniform", "pct", "pos"]
 ORDERS: tuple[OrderKind, ...] = ("planned", "planned", "pct", "pos", "pct", "uniform")
+WIDE_WINDOW = 64
+"""Channels with which two tokens of a window are more than the 256 bytes that a warp copies at once."""
 HOLDS = (0, 0, 0, 0, 0, 1, 1, 2, 2, 3, 4, 5, 6, 7, 8)
 
 
@@ -108,7 +110,23 @@ def as_asked(schedule: Schedule, draw: Draw) -> Schedule:
         schedule = with_profile(schedule, draw.profile)
     if draw.faithful:
         schedule = as_faithful(schedule, keep_runner=draw.runner is not None)
-    return schedule
+    return interleaved(schedule, draw.seed) if draw.interleave else schedule
+
+
+def interleaved(schedule: Schedule, seed: int) -> Schedule:
+    """With the programs of its launches interleaved, as drawn with `seed` if no lags are given, and wide windows."""
+    order, layout = schedule.order, schedule.layout
+    if order.lags is msgspec.UNSET:
+        order = msgspec.structs.replace(order, threads=Interleaving(seed=seed))
+    groups = tuple(msgspec.structs.replace(g, states=tuple(map(_wide, g.states))) for g in layout.groups)
+    return validate(
+        msgspec.structs.replace(schedule, order=order, layout=msgspec.structs.replace(layout, groups=groups))
+    )
+
+
+def _wide(state: StateSpec) -> StateSpec:
+    """A window of several warps, so that it can tear between them."""
+    return msgspec.structs.replace(state, dim=max(state.dim, WIDE_WINDOW)) if state.kind == "conv" else state
 
 
 def from_seed(seed: int, pp: int | None = None, runner: Runner | None = None) -> Schedule:

@@ -43,16 +43,45 @@ class PartialOrder(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 Rule = Uniform | Priorities | PartialOrder
 
 
+class Interleaving(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Of every launch of a kernel under test, where its programs and their warps lag is drawn with `seed`."""
+
+    seed: int
+
+
+class ThreadLag(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """In the launch of `kernel` by `rank` during `step`, one warp of one program falls behind all others.
+
+    program: its number in the grid, x fastest. access: before so many of its own memory accesses, counted from 0.
+    """
+
+    rank: int
+    step: int
+    kernel: str
+    program: int
+    warp: int = 0
+    access: int = 0
+
+
 class Order(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Deviations from the canonical order of events: holds, and single picks as (decision, choice).
 
-    With a `rule`, that decides at every decision for which nothing is picked.
+    With a `rule`, that decides at every decision for which nothing is picked. `threads` and `lags` are for kernels that
+    are compiled for a CPU: with either, launches of kernels under test run as warps that can be interleaved.
     """
 
     holds: tuple[Hold, ...] = ()
     picks: tuple[tuple[int, int], ...] = ()
     rule: Rule | msgspec.UnsetType = msgspec.UNSET
+    threads: Interleaving | msgspec.UnsetType = msgspec.UNSET
+    lags: tuple[ThreadLag, ...] | msgspec.UnsetType = msgspec.UNSET
 
     @property
     def deviations(self) -> int:
-        return len(self.holds) + len(self.picks) + (self.rule is not msgspec.UNSET)
+        rules = (self.rule is not msgspec.UNSET) + (self.threads is not msgspec.UNSET)
+        return len(self.holds) + len(self.picks) + rules + len(self.lags or ())
+
+    @property
+    def interleaves(self) -> bool:
+        """Whether launches run as warps that can be interleaved."""
+        return self.threads is not msgspec.UNSET or self.lags is not msgspec.UNSET

@@ -213,6 +213,14 @@ def validate(schedule: Schedule) -> Schedule:
         _check(reset.step >= 1, f"resets has step {reset.step}: steps count from 1")
     for at, choice in schedule.order.picks:
         _check(at >= 0 and choice >= 0, f"order.picks has ({at}, {choice}): decisions and choices count from 0")
+    both = schedule.order.threads is not msgspec.UNSET and schedule.order.lags is not msgspec.UNSET
+    _check(not both, "order has lags beside threads: keep one of the two")
+    for lag in schedule.order.lags or ():
+        numbers = (lag.rank, lag.step, lag.program, lag.warp, lag.access)
+        _check(
+            min(numbers) >= 0 and lag.rank < p.pp,
+            f"order.lags has {lag}: ranks count from 0 to pp - 1, and nothing is below 0",
+        )
     for h in schedule.order.holds:
         _check(
             h.at >= 0 and h.decisions >= 1,

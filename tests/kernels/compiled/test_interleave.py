@@ -13,11 +13,10 @@ pytestmark = pytest.mark.usefixtures("host")
 def interleaved(launch, lags=(), lanes=32):
     """Run `launch()` with the given (program, warp, access) lags; the log of its one launch."""
     from stalerow.kernels.compiled import interleave
-    from stalerow.kernels.compiled import launch as launching
 
     logs = []
 
-    class Order(launching.Interleaver):
+    class Order(interleave.Interleaver):
         def lags(self, kernel):
             return interleave.Given([interleave.Lag(*lag) for lag in lags])
 
@@ -26,7 +25,7 @@ def interleaved(launch, lags=(), lanes=32):
 
     order = Order()
     order.lanes = lanes
-    with launching.interleaved(order):
+    with interleave.interleaved(order):
         launch()
     (log,) = logs
     assert log.complete

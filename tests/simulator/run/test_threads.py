@@ -1,0 +1,122 @@
+"""The programs of a run's launches interleaved: clean sets stay clean, races are found, named, shrunk and replayed."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from stalerow.kernels.sets import KernelSet, kernel_set
+from stalerow.simulator.campaign.shrink import first_signature, shrink
+from stalerow.simulator.draw.picture import picture
+from stalerow.simulator.errors import UsageError
+from stalerow.simulator.run.outcome import run
+from stalerow.simulator.run.subject import Subject
+from stalerow.simulator.schedule.choosers.lagging import DrawnLags
+from stalerow.simulator.schedule.choosers.seeded import SeededChooser
+from stalerow.simulator.schedule.draw import Draw
+from stalerow.simulator.schedule.file import load, to_json
+from stalerow.simulator.schedule.order import Interleaving, Order, ThreadLag
+from stalerow.simulator.schedule.values import validate
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+
+def compiled(name: str = "req-idx") -> KernelSet:
+    kernels = kernel_set(name, "cpu")
+    if kernels.backend.name != "triton-cpu":
+        pytest.skip("kernels are interpreted in this process; only compiled ones are interleaved")
+    return kernels
+
+
+def racy(name: str) -> Subject:
+    compiled()
+    return Subject(kernels=f"racy_kernels:{name}_set", device="cpu")
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_clean_set_is_clean_in_drawn_orders_and_ends_with_the_same_bytes(seed: int) -> None:
+    schedule = Draw(seed, interleave=True).schedule()
+    in_order = msgspec.structs.replace(schedule, order=msgspec.structs.replace(schedule.order, threads=msgspec.UNSET))
+    outcome = run(schedule, compiled())
+    assert outcome.clean
+    assert outcome.digest == run(in_order, compiled()).digest
+
+
+def test_lags_are_drawn_the_same_for_the_same_launch_and_differ_between_seeds() -> None:
+    def drawn(seed: int) -> list[int | None]:
+        lags = DrawnLags(SeededChooser(seed))
+        return [lags.next(program, warp, access) for program in range(3) for warp in range(2) for access in range(4)]
+
+    assert drawn(5) == drawn(5)
+    assert len({tuple(drawn(seed)) for seed in range(20)}) > 10
+
+
+def test_without_lags_the_racy_set_is_clean() -> None:
+    subject = racy("order_matters")
+    schedule = Draw(3, interleave=True).schedule()
+    in_order = msgspec.structs.replace(schedule, order=Order(lags=()))
+    assert subject.run(in_order).clean
+
+
+def test_a_race_is_found_named_drawn_shrunk_and_replayed(tmp_path: Path) -> None:
+    subject = racy("order_matters")
+    schedule = next(s for s in (Draw(i, interleave=True).schedule() for i in range(20)) if not subject.run(s).clean)
+    first = subject.run(schedule).violations[0]
+    assert not isinstance(first.race, msgspec.UnsetType)
+    assert (first.race.kernel, first.race.first.program, first.race.second.program) == (
+        "order_matters",
+        (1, 0, 0),
+        (0, 0, 0),
+    )
+    assert "warp 0 loads 4 bytes at racy_kernels.py:" in first.explanation
+
+    shrunk = shrink(subject, schedule, first_signature([first]), budget=40).schedule
+    assert shrunk.order.threads is msgspec.UNSET
+    assert [(lag.kernel, lag.program, lag.warp, lag.access) for lag in shrunk.order.lags] == [("order_matters", 0, 0, 0)]
+    (tmp_path / "shrunk.json").write_bytes(to_json(shrunk))
+    again = subject.run(load(tmp_path / "shrunk.json"))
+    assert again.violations[0].race == first.race
+    without = msgspec.structs.replace(shrunk, order=Order(lags=()))
+    assert subject.run(without).clean, "the lag that is left is needed"
+
+    drawn = picture(shrunk, subject.run, str(subject))
+    assert "race in order_matters over memory 0 bytes into flag (4 bytes)" in drawn
+    columns = drawn[drawn.index("race in") :].splitlines()
+    assert columns[1].split("  ")[0] == "program (1, 0, 0) warp 0"
+    assert columns[2].startswith("loads 4 bytes")
+    assert columns[3].startswith("   ")
+    assert "stores 4 bytes" in columns[3]
+
+
+def test_writes_that_race_without_harm_are_a_finding_of_their_own() -> None:
+    outcome = racy("last_one_stays").run(Draw(3, interleave=True).schedule())
+    first = outcome.violations[0]
+    assert (first.kind, first.launch) == ("racing writes", "precopy")
+    assert "program (0, 0, 0) warp 0 stores 4 bytes" in first.explanation
+    assert "program (1, 0, 0) warp 0 stores 4 bytes" in first.explanation
+
+
+def test_kernels_that_cannot_be_interleaved_are_refused_with_the_remedy() -> None:
+    with pytest.raises(UsageError, match=r"reference:req-idx does not run compiled .* leave --interleave out"):
+        run(Draw(3, interleave=True).schedule(), kernel_set("reference:req-idx"))
+
+
+def test_a_draw_says_that_it_interleaves_in_its_command_and_its_name() -> None:
+    draw = Draw(3, interleave=True)
+    assert " --interleave" in draw.command(Subject())
+    assert draw.name != Draw(3).name
+    assert draw.schedule().order.threads == Interleaving(seed=3)
+    assert msgspec.json.decode(to_json(draw.schedule()), type=dict)["order"]["threads"] == {"seed": 3}
+
+
+def test_lags_of_ranks_that_do_not_exist_are_refused() -> None:
+    schedule = Draw(3, pp=2).schedule()
+    order = Order(lags=(ThreadLag(rank=2, step=1, kernel="k", program=0),))
+    with pytest.raises(UsageError, match=r"order\.lags has .*rank=2.*ranks count from 0 to pp - 1"):
+        validate(msgspec.structs.replace(schedule, order=order))
+    both = Order(lags=(), threads=Interleaving(seed=1))
+    with pytest.raises(UsageError, match="lags beside threads"):
+        validate(msgspec.structs.replace(schedule, order=both))
