@@ -75,7 +75,8 @@ def test_a_race_is_found_named_drawn_shrunk_and_replayed(tmp_path: Path) -> None
 
     shrunk = shrink(subject, schedule, first_signature([first]), budget=40).schedule
     assert shrunk.order.threads is msgspec.UNSET
-    assert [(lag.kernel, lag.program, lag.warp, lag.access) for lag in shrunk.order.lags] == [("order_matters", 0, 0, 0)]
+    (lag,) = shrunk.order.lags
+    assert (lag.kernel, lag.program, lag.warp, lag.access) == ("order_matters", 0, 0, 0)
     (tmp_path / "shrunk.json").write_bytes(to_json(shrunk))
     again = subject.run(load(tmp_path / "shrunk.json"))
     assert again.violations[0].race == first.race
