@@ -8,7 +8,7 @@ byte as it was, and two writes of the same value, do not count.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import NamedTuple
+from typing import Literal, NamedTuple, cast
 
 import numpy as np
 
@@ -19,13 +19,16 @@ Place = Callable[[int, int], tuple[str, "int | None"]]
 """Of an address and a size: where that is, in words, and the block of the pool there, None outside it."""
 
 
+Verb = Literal["load", "store", "atomic"]
+
+
 class Touch(NamedTuple):
-    """One access of one warp of a program: `verb` is "load", "store" or "atomic", of `size` bytes at line `line` of the
+    """One access of one warp of a program: `verb` of `size` bytes at line `line` of the
     kernel's source. `value` is what it read or wrote, little-endian."""
 
     program: tuple[int, int, int]
     warp: int
-    verb: str
+    verb: Verb
     file: str
     line: int
     address: int
@@ -76,7 +79,7 @@ class Log(NamedTuple):
         program, warp = divmod(tag >> TAG_BARRIERS, self.warps)
         rest, x = divmod(program, self.grid[0])
         at = (x, rest % self.grid[1], rest // self.grid[1])
-        return Touch(at, warp, site.what, site.file, site.line, address, site.size, value)
+        return Touch(at, warp, cast(Verb, site.what), site.file, site.line, address, site.size, value)
 
 
 def _racing(entries: np.ndarray, sites: Sequence[Site], warps: int) -> Iterator[tuple[int, int]]:
