@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from stalerow.kernels.sets import KernelSet, kernel_set
-from stalerow.simulator.campaign.shrink import first_signature, shrink
+from stalerow.simulator.campaign.shrink import shrink, signature
 from stalerow.simulator.draw.picture import picture
 from stalerow.simulator.errors import UsageError
 from stalerow.simulator.run.outcome import run
@@ -73,7 +73,7 @@ def test_a_race_is_found_named_drawn_shrunk_and_replayed(tmp_path: Path) -> None
     )
     assert "warp 0 loads 4 bytes at racy_kernels.py:" in first.explanation
 
-    shrunk = shrink(subject, schedule, first_signature([first]), budget=40).schedule
+    shrunk = shrink(subject, schedule, signature(first), budget=40).schedule
     assert shrunk.order.threads is msgspec.UNSET
     (lag,) = shrunk.order.lags
     assert (lag.kernel, lag.program, lag.warp, lag.access) == ("order_matters", 0, 0, 0)
