@@ -67,12 +67,15 @@ class CompareAnswer(Answer, frozen=True, kw_only=True):
 
 
 class ExploreAnswer(Answer, frozen=True, kw_only=True):
-    """A search: `done` of `workloads` of the `bounds`. `clean`: the bound within which nothing can go wrong, every
-    workload, acceptance and order tried; None if there is none yet. `crashed`: workloads that killed their process."""
+    """A search: `done` of `workloads` of the `bounds`, None for a schedule that was given.
+
+    `clean`: the bound within which nothing can go wrong, every workload, acceptance and order tried; None if there is
+    none yet. `crashed`: workloads that killed their process.
+    """
 
     schema: Literal["stalerow.explore/1"] = "stalerow.explore/1"
     subject: Subject
-    bounds: Bounds
+    bounds: Bounds | None
     workloads: int
     done: int
     schedules: int

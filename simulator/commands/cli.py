@@ -43,7 +43,7 @@ COMMANDS: Mapping[str, Command] = {
 }
 
 TAKE_KERNELS = ("run", "replay", "fuzz", "explore", "compare", "serve", "kernels")
-SURVIVABLE = ("run", "replay")
+SURVIVABLE = ("run", "replay", "explore")
 """Commands that run the kernels under test themselves: as programs, they do it in a child process."""
 
 VIOLATION, USAGE, INTERNAL, INTERRUPTED = 1, 2, 3, 130

@@ -7,6 +7,7 @@ Every acceptance of drafts is tried. The search goes on from its file with --res
 from __future__ import annotations
 
 import argparse
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,15 +20,22 @@ from stalerow.simulator.commands.options import (
     add_ray,
     job_count,
     number,
+    number_or_error,
     positive,
 )
 from stalerow.simulator.errors import UsageError
+from stalerow.simulator.oracle.explain.numbers import counted
 
 if TYPE_CHECKING:
     from stalerow.simulator.campaign.executors import Executor
+    from stalerow.simulator.explore.alone import Alone, AloneSearch
+    from stalerow.simulator.explore.bounds import Bounds
     from stalerow.simulator.explore.exploration import Exploration
+    from stalerow.simulator.explore.orders import Reduction
     from stalerow.simulator.explore.progress import Progress
-    from stalerow.simulator.explore.search import Failing, Lease
+    from stalerow.simulator.explore.search import Lease
+    from stalerow.simulator.run.subject import Subject
+    from stalerow.simulator.schedule.values import Schedule
 
 FOLDER = Path(".stalerow") / "explore"
 
@@ -35,6 +43,9 @@ FOLDER = Path(".stalerow") / "explore"
 def configure(parser: argparse.ArgumentParser) -> None:
     from stalerow.simulator.commands.fuzz import duration
 
+    parser.add_argument(
+        "schedule", metavar="SEED|FILE", nargs="?", help="search the orders of this schedule, not a bound's"
+    )
     parser.add_argument("--kernels", default="req-idx", metavar="SET", help="kernel set (default: %(default)s)")
     parser.add_argument("--workloads", action="store_true", help="every workload up to the bound, not the largest only")
     sizes = parser.add_argument_group("the bound")
@@ -51,6 +62,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     ):
         shown = "" if default is None else " (default: %(default)s)"
         sizes.add_argument(f"--{name}", type=kind, default=default, metavar="N", help=text + shown)
+    parser.set_defaults(sizes={action.dest: action.default for action in sizes._group_actions} | {"aborts": False})
     sizes.add_argument("--aborts", action="store_true", help="each request may also be aborted, at any step")
     parser.add_argument("--time", type=duration, default=None, metavar="T", help="stop after so long: 60s, 5m, 1h")
     parser.add_argument("--resume", action="store_true", help="go on with the search of these options from its file")
@@ -69,11 +81,28 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def execute(args: argparse.Namespace) -> int:
-    from stalerow.simulator.explore.exploration import Exploration
-    from stalerow.simulator.explore.progress import load
+    from stalerow.simulator.commands import explored
 
-    asked = _asked(args)
-    path = Path(args.file) if args.file else FOLDER / f"{_name(asked)}.json"
+    search = _alone(args) if args.schedule is not None or not args.workloads else _bound(args)
+    search.run()
+    saved: list[Path] = []
+    code = explored.tell(search, args.failures, saved)
+    if args.json:
+        explored.answer(args, search, saved)
+    if args.html:
+        explored.report(args.html, search, saved)
+    return code
+
+
+def _bound(args: argparse.Namespace) -> Exploration:
+    """Every workload of the bound, over worker processes or a cluster."""
+    from stalerow.simulator.explore.bounds import total
+    from stalerow.simulator.explore.exploration import Exploration
+    from stalerow.simulator.explore.progress import Progress, load
+
+    bounds, subject, reduction = _bounds(args), _subject(args), _reduction(args)
+    asked = Progress(bounds=bounds, subject=subject, reduction=reduction, stop=total(bounds))
+    path = Path(args.file or FOLDER / f"{_name(bounds, subject, 0, asked.stop, reduction)}.json")
     progress = asked
     if args.resume:
         progress = load(path)
@@ -81,35 +110,74 @@ def execute(args: argparse.Namespace) -> int:
             (asked.bounds, asked.subject, asked.start, asked.stop, asked.reduction)
         ):
             raise UsageError(f"{path}: is the search of other options ({progress.bounds}): give the same ones again")
-    asked.subject.check()
-    print(f"exploring {asked.subject}: {asked.bounds}")
-    workloads = asked.stop - asked.start
-    print(f"{workloads} workload{'s' * (workloads != 1)}, every acceptance of drafts, every order of events; {path}")
+    subject.check()
+    print(f"exploring {subject}: {bounds}")
+    print(f"{counted(asked.stop, 'workload')}, every acceptance of drafts, every order of events; {path}")
     if args.resume:
         print(f"{progress.finished} done before")
-    exploration = Exploration(
-        progress,
-        path,
-        lambda: _executor(args, asked.stop - asked.start),
-        _Lines(),
-        args.time,
-        args.keep_going,
-    )
-    exploration.run()
-    saved: list[Path] = []
-    code = _told(exploration, args.failures, saved)
-    if args.json:
-        _answer(args, exploration, saved)
-    if args.html:
-        _report(args.html, exploration, saved)
-    return code
+    return Exploration(progress, path, lambda: _executor(args, asked.stop), _Lines(), args.time, args.keep_going)
 
 
-def _asked(args: argparse.Namespace) -> Progress:
-    from stalerow.simulator.explore.bounds import Bounds, total
-    from stalerow.simulator.explore.orders import Reduction
-    from stalerow.simulator.explore.progress import Progress
+def _alone(args: argparse.Namespace) -> AloneSearch:
+    """One workload: a schedule that is given, or the bound's largest."""
+    from stalerow.simulator.explore.alone import Alone, AloneSearch, load
+
+    if args.ray is not None or (args.jobs or 1) > 1:
+        option = "--ray" if args.ray is not None else f"--jobs {args.jobs}"
+        raise UsageError(f"{option}: one workload is searched in one process; leave it out, or give --workloads")
+    subject, reduction = _subject(args), _reduction(args)
+    if args.schedule is None:
+        bounds = _bounds(args)
+        asked = Alone(subject=subject, reduction=reduction, bounds=bounds, index=_largest(bounds))
+    else:
+        if args.workloads:
+            raise UsageError(f"--workloads with {args.schedule}, which is one: leave one of them out")
+        given = [name for name, default in args.sizes.items() if getattr(args, name) != default]
+        if given:
+            options = ", ".join(f"--{name.replace('_', '-')}" for name in given)
+            raise UsageError(f"{options}: a bound of workloads, and {args.schedule} is one: leave it out")
+        asked = Alone(subject=subject, reduction=reduction, schedule=_given(args.schedule, subject))
+    name = _name(asked.schedule, asked.bounds, asked.index, subject, reduction)
+    path = Path(args.file or FOLDER / f"{name}.json")
+    progress = load(path, asked) if args.resume else asked
+    subject.check()
+    print(f"exploring {subject}: {asked.about}")
+    acceptances = "its acceptances of drafts" if asked.schedule else "every acceptance of drafts"
+    print(f"1 workload, {acceptances}, every order of events; {path}")
+    if args.resume:
+        print(f"{counted(progress.visits.runs, 'run')} done before")
+    return AloneSearch(progress, path, _tick_alone, args.time, args.keep_going)
+
+
+def _given(text: str, subject: Subject) -> Schedule:
+    """The schedule of a seed or of a file, as `run` takes them."""
+    from stalerow.simulator.schedule.draw import Draw
+    from stalerow.simulator.schedule.file import load
+
+    if not re.fullmatch(r"[0-9]+", text):
+        return load(text)
+    return Draw(number_or_error(text), faithful=subject.faithful_by_default).schedule()
+
+
+def _tick_alone(progress: Alone) -> None:
+    counts = progress.visits
+    print(f"{counted(progress.tried, 'schedule')}, {counts.runs} runs, {counts.decisions} decisions", flush=True)
+
+
+def _subject(args: argparse.Namespace) -> Subject:
     from stalerow.simulator.run.subject import Subject
+
+    return Subject(kernels=args.kernels, device=args.device, faults=tuple(args.fault))
+
+
+def _reduction(args: argparse.Namespace) -> Reduction:
+    from stalerow.simulator.explore.orders import Reduction
+
+    return Reduction(False, False) if args.no_reduction else Reduction()
+
+
+def _bounds(args: argparse.Namespace) -> Bounds:
+    from stalerow.simulator.explore.bounds import Bounds
 
     bounds = Bounds(
         requests=args.requests,
@@ -124,37 +192,26 @@ def _asked(args: argparse.Namespace) -> Progress:
         staging_depth=args.staging_depth,
     )
     bounds.check()
-    stop = total(bounds)
-    subject = Subject(kernels=args.kernels, device=args.device, faults=tuple(args.fault))
-    reduction = Reduction(False, False) if args.no_reduction else Reduction()
-    return Progress(
-        bounds=bounds,
-        subject=subject,
-        reduction=reduction,
-        start=0 if args.workloads else _largest(bounds),
-        stop=stop if args.workloads else _largest(bounds) + 1,
-    )
+    return bounds
 
 
-def _largest(bounds) -> int:
+def _largest(bounds: Bounds) -> int:
     """The workload with as many and as long requests as the bound allows, all there from the start, none aborted."""
     from stalerow.simulator.explore.bounds import Shape, number_of
 
     return number_of(bounds, [Shape(0, bounds.prompt, bounds.output)] * bounds.requests)
 
 
-def _name(progress: Progress) -> str:
+def _name(*options: object) -> str:
     """The file's name: another one for other options."""
     from hashlib import blake2b
 
     import msgspec
 
-    options = progress.bounds, progress.subject, progress.start, progress.stop, progress.reduction
     return blake2b(msgspec.json.encode(options), digest_size=6).hexdigest()
 
 
 def _executor(args: argparse.Namespace, workloads: int) -> Executor:
-    from stalerow.simulator.campaign.executors import InProcess
     from stalerow.simulator.campaign.workers import Workers
     from stalerow.simulator.explore.search import do
 
@@ -162,8 +219,6 @@ def _executor(args: argparse.Namespace, workloads: int) -> Executor:
         from stalerow.simulator.campaign.clusters import RayCluster
 
         return RayCluster(do, args.ray or None)
-    if workloads == 1:
-        return InProcess(do)
     return Workers(min(job_count(args.jobs), workloads), do)
 
 
@@ -173,7 +228,7 @@ class _Lines:
         left = progress.seconds_left()
         shown = "" if left is None else f", about {_time(left)} left"
         print(
-            f"{progress.finished} of {progress.stop - progress.start} workloads, {progress.counts.runs} runs{shown}",
+            f"{progress.finished} of {progress.workloads} workloads, {progress.counts.runs} runs{shown}",
             flush=True,
         )
 
@@ -182,107 +237,6 @@ class _Lines:
 
     def died(self, lease: Lease, how: str) -> None:
         print(f"a worker {how} at {lease}", flush=True)
-
-
-def _report(path: str, exploration: Exploration, saved: list[Path]) -> None:
-    """The page of the search, and one of each failure beside its file."""
-    from stalerow.simulator.draw.html import page
-    from stalerow.simulator.draw.recorder import recorded
-    from stalerow.simulator.draw.report import exploration as report
-    from stalerow.simulator.draw.results import console
-    from stalerow.simulator.run.trust import replay_command
-
-    progress, out = exploration.progress, console()
-    pages = [file.with_suffix(".html") for file in saved]
-    for failing, file, shown in zip(progress.failing, saved, pages, strict=True):
-        subject = progress.subject.twin() or progress.subject
-        again = replay_command(file, progress.subject)
-        record = recorded(failing.schedule, subject.run, str(progress.subject), again)
-        display.save(str(shown), page([record]), "page", out)
-    display.save(path, report(progress, saved, pages, Path(path).absolute().parent), "page", out)
-
-
-def _answer(args: argparse.Namespace, exploration: Exploration, saved: list[Path]) -> None:
-    from stalerow.simulator.campaign.summary import Saved
-    from stalerow.simulator.commands import answers
-
-    progress = exploration.progress
-    made = answers.ExploreAnswer(
-        subject=progress.subject,
-        bounds=progress.bounds,
-        workloads=progress.stop - progress.start,
-        done=progress.finished,
-        schedules=progress.schedules,
-        failed=progress.failed,
-        counts=progress.counts,
-        clean=None if progress.failing or exploration.deaths else progress.holds,
-        failures=tuple(
-            Saved(failing.violation.kind, failing.violation.launch, str(path))
-            for failing, path in zip(progress.failing, saved, strict=True)
-        ),
-        crashed=tuple(f"{lease}: the process {how}" for lease, how in exploration.deaths),
-        seconds=round(progress.seconds, 3),
-        interrupted=exploration.interrupted,
-    )
-    answers.write(args, made)
-
-
-def _told(exploration: Exploration, folder: str | None, saved: list[Path]) -> int:
-    """Print what came of it; the exit code. `saved` gets the file of every failure."""
-    progress = exploration.progress
-    counts = progress.counts
-    print(
-        f"{progress.schedules} schedules, {counts.runs} runs, {counts.decisions} decisions visited; cut: "
-        f"{counts.cut_commuting} choices that only swap events that commute, {counts.cut_asleep} runs for the same "
-        f"reason, {counts.cut_states} runs at a state seen before"
-    )
-    for failing in progress.failing:
-        saved.append(_tell(failing, progress, folder))
-    for lease, how in exploration.deaths:
-        print(f"CRASH  {lease}: the process {how}")
-    bad = bool(progress.failing or exploration.deaths)
-    if bad:
-        print(f"{progress.failed} of {progress.schedules} schedules violate")
-    elif progress.over:
-        whole = progress.stop - progress.start > 1
-        print(f"clean, exhaustively: {progress.bounds if whole else 'this workload'}")
-    elif holds := progress.holds:
-        print(f"clean, exhaustively, up to here: {holds}")
-    if not progress.over:
-        print(f"{progress.finished} of {progress.stop - progress.start} workloads done; --resume goes on")
-    if exploration.interrupted:
-        return 130
-    if not bad and not progress.finished:
-        raise UsageError("no workload was finished in time: give a longer --time or a smaller bound")
-    return int(bad)
-
-
-def _tell(failing: Failing, progress: Progress, folder: str | None) -> Path:
-    """Save a failure and print it; where it was saved."""
-    from stalerow.simulator.campaign import failures
-    from stalerow.simulator.campaign.failures import Failure, Origin
-
-    violation = failing.violation
-    failure = Failure(
-        kind=violation.kind,
-        subject=progress.subject,
-        violation=violation,
-        digest=progress.subject.run(failing.schedule).digest,
-        note="the smallest that an exhaustive search found",
-        origin=Origin(kind=violation.kind, launch=violation.launch, requests=len(failing.schedule.requests)),
-        versions=failures.versions(),
-        schedule=failing.schedule,
-    )
-    path = failures.save(failure, folder or failures.FOLDER)
-    requests = failing.schedule.requests
-    shape = ", ".join(f"{r.prompt_len}+{r.max_tokens} tokens at {r.arrival}" for r in requests)
-    deviations = failing.schedule.order.deviations
-    order = "in canonical order" if not deviations else f"with {deviations} deviations from canonical order"
-    print(f"FOUND  {violation.kind} in {violation.launch} during step {violation.during}, {order}")
-    print(f"       smallest: {len(requests)} requests ({shape})")
-    print(f"       {violation.explanation}")
-    print(f"       saved: {path}")
-    return path
 
 
 def _time(seconds: float) -> str:

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from stalerow.simulator.campaign.compare import Row
     from stalerow.simulator.campaign.findings import Finding, Tally
     from stalerow.simulator.draw.record import Record
+    from stalerow.simulator.explore.alone import Alone
     from stalerow.simulator.explore.progress import Progress
     from stalerow.simulator.serve.report import RequestResult, RunResult
 
@@ -126,11 +127,11 @@ def campaign(title: str, about: str, tally: Tally, pages: Mapping[Path, Path], f
     return document(title, about, body)
 
 
-def exploration(progress: Progress, saved: Sequence[Path], pages: Sequence[Path], folder: Path) -> bytes:
+def exploration(progress: Progress | Alone, saved: Sequence[Path], pages: Sequence[Path], folder: Path) -> bytes:
     """`explore`: the bound, what was run and what was cut, and the failures with links relative to `folder`."""
-    counts = progress.counts
-    said = f"{progress.failed} of {progress.schedules} schedules violate" if progress.failing else "no violation"
-    state = "to the end" if progress.over else f"{progress.finished} of {progress.stop - progress.start} workloads"
+    counts = progress.visits
+    said = f"{progress.violating} of {progress.tried} schedules violate" if progress.failing else "no violation"
+    state = "to the end" if progress.over else f"{progress.finished} of {progress.workloads} workloads"
     verdict = "bad" if progress.failing else ""
     body = f'<section class="verdict {verdict}"><h2>{said}</h2><p>searched {state}</p></section>'
     links: dict[str, str] = {}
@@ -153,7 +154,7 @@ def exploration(progress: Progress, saved: Sequence[Path], pages: Sequence[Path]
     }
     body += table(("counted", "number"), names.items())
     body += bars("runs", [(name, number) for name, number in names.items() if "run" in name])
-    return document(f"stalerow explore: {progress.subject}", str(progress.bounds), body)
+    return document(f"stalerow explore: {progress.subject}", progress.about, body)
 
 
 def serving(results: Sequence[RunResult], about: str, reported: Sequence[tuple[str, str, str, str]]) -> bytes:

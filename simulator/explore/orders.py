@@ -68,7 +68,8 @@ class Found:
 
 @dataclass
 class OrderSearch:
-    """Call `runs` for the search; `path` and `counts` may be kept and given back to a new search to go on."""
+    """Call `runs` for the search; between two of them `path`, `counts`, `found` and `visited` (by state the sets of
+    actors that were asleep there) may be kept and given back to a new search to go on."""
 
     schedule: Schedule
     subject: Subject
@@ -76,10 +77,10 @@ class OrderSearch:
     path: list[Branch] = field(default_factory=list)
     counts: Counts = field(default_factory=Counts)
     found: dict[tuple[object, ...], Found] = field(default_factory=dict)
+    visited: dict[int, list[frozenset[str]]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self._shared = shared_by(self.subject, self.schedule.pipeline.runner)
-        self._seen: dict[int, list[frozenset[str]]] = {}
         self.forked = any(branch.todo or branch.tried for branch in self.path)
         self.simulation: Simulation | None = None
 
@@ -118,7 +119,7 @@ class OrderSearch:
 
     def seen(self, state: int, asleep: frozenset[str]) -> bool:
         """Whether everything that is awake in a state was tried from it before; notes it if not."""
-        before = self._seen.setdefault(state, [])
+        before = self.visited.setdefault(state, [])
         if any(earlier <= asleep for earlier in before):
             return True
         before.append(asleep)

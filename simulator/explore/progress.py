@@ -7,6 +7,7 @@ written beside and renamed, so that an interruption at any moment leaves one tha
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TypeVar
 
 import msgspec
 
@@ -18,27 +19,64 @@ from stalerow.simulator.files import write_beside
 from stalerow.simulator.run.subject import Subject
 
 FORMAT = 1
+Kept = TypeVar("Kept", bound="Sums")
 
 
-class Progress(msgspec.Struct, kw_only=True):
-    """`start` to `stop` - 1 are the workloads asked for, `done` those finished, as sorted disjoint (start, stop).
+class Sums(msgspec.Struct, kw_only=True):
+    """What a search has come to. `schedules` differ in workload or acceptance, `failed` of them showed a violation;
+    `failing` holds the smallest of each kind. `seconds` were spent in all."""
 
-    `schedules` differ in workload or acceptance, `failed` of them showed a violation; `failing` holds the smallest of
-    each kind. `seconds` were spent in all.
-    """
-
-    progress_format: int = FORMAT
-    bounds: Bounds
     subject: Subject
     reduction: Reduction = Reduction()
-    start: int = 0
-    stop: int
-    done: list[tuple[int, int]] = []
     schedules: int = 0
     failed: int = 0
     counts: Counts = msgspec.field(default_factory=Counts)
     failing: list[Failing] = []
     seconds: float = 0.0
+
+    @property
+    def tried(self) -> int:
+        """Schedules of which at least one order was run."""
+        return self.schedules
+
+    @property
+    def violating(self) -> int:
+        return self.failed
+
+    @property
+    def visits(self) -> Counts:
+        """All that was run and cut."""
+        return self.counts
+
+    def sum(self, searched: Searched) -> None:
+        """Add what a part of the search came to."""
+        self.schedules += searched.schedules
+        self.failed += searched.failed
+        self.counts.add(searched.counts)
+        smallest: dict[Signature, Failing] = {}
+        for failing in (*self.failing, *searched.failing):
+            keep(smallest, failing)
+        self.failing = sorted(smallest.values(), key=lambda failing: (failing.size, failing.signature))
+
+
+class Progress(Sums, kw_only=True):
+    """`start` to `stop` - 1 are the workloads asked for, `done` those finished, as sorted disjoint (start, stop)."""
+
+    progress_format: int = FORMAT
+    bounds: Bounds
+    start: int = 0
+    stop: int
+    done: list[tuple[int, int]] = []
+
+    @property
+    def about(self) -> str:
+        """What is searched, in words."""
+        return str(self.bounds)
+
+    @property
+    def workloads(self) -> int:
+        """How many were asked for."""
+        return self.stop - self.start
 
     @property
     def finished(self) -> int:
@@ -70,13 +108,7 @@ class Progress(msgspec.Struct, kw_only=True):
             if lease.start < stop and start < lease.stop:
                 raise ValueError(f"{lease} were searched twice")
         self.done = _merged([*self.done, (lease.start, lease.stop)])
-        self.schedules += searched.schedules
-        self.failed += searched.failed
-        self.counts.add(searched.counts)
-        smallest: dict[Signature, Failing] = {}
-        for failing in (*self.failing, *searched.failing):
-            keep(smallest, failing)
-        self.failing = sorted(smallest.values(), key=lambda failing: (failing.size, failing.signature))
+        self.sum(searched)
 
     def seconds_left(self) -> float | None:
         """At the pace so far; None before anything is done."""
@@ -94,18 +126,23 @@ def _merged(spans: list[tuple[int, int]]) -> list[tuple[int, int]]:
     return merged
 
 
-def save(progress: Progress, path: Path) -> None:
+def save(progress: Sums, path: Path) -> None:
     write_beside(path, msgspec.json.format(msgspec.json.encode(progress), indent=1) + b"\n")
 
 
 def load(path: Path) -> Progress:
     """Raises `UsageError` for a file that is not a search's."""
+    progress = read(path, Progress)
+    if progress.progress_format != FORMAT:
+        raise UsageError(f"{path}: progress_format is {progress.progress_format}, this release reads {FORMAT}")
+    return progress
+
+
+def read(path: Path, kind: type[Kept]) -> Kept:
+    """The file of a search of this kind. Raises `UsageError` for anything else."""
     try:
-        progress = msgspec.json.decode(path.read_bytes(), type=Progress)
+        return msgspec.json.decode(path.read_bytes(), type=kind)
     except OSError as error:
         raise UsageError(f"{path}: cannot be read ({error.strerror}): give the file of an earlier search") from None
     except (msgspec.MsgspecError, ValueError) as error:
         raise UsageError(f"{path}: not the file of a search ({error}): start it again without --resume") from None
-    if progress.progress_format != FORMAT:
-        raise UsageError(f"{path}: progress_format is {progress.progress_format}, this release reads {FORMAT}")
-    return progress

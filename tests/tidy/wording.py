@@ -16,7 +16,7 @@ from rules import rule
 FILE = re.compile(
     r"(?<![\w/.:*{}$-])(\.?(?:[\w.-]+/)*[\w-][\w.-]*\.(?:py|md|toml|yml|yaml|css|js|html))\b(?![\w(/*])",
 )
-MODULE = re.compile(r"(?<![/\w-])stalerow(?:\.[A-Za-z_]\w*)+")
+MODULE = re.compile(r"(?<![/\w-])stalerow(?:\.[A-Za-z_]\w*)+\b(?!/\d)")
 
 FORBIDDEN = {
     "a path of one machine": r"(?<![\w.~])/(?:root|home|Users|workspace|mnt|work)/\w",

@@ -50,3 +50,27 @@ def test_bounds_without_a_schedule_and_files_of_other_searches_are_usage_errors(
     assert "a decode step would span blocks; give at least 3" in capsys.readouterr().err
     assert main(["explore", "--resume"]) == 2
     assert "cannot be read" in capsys.readouterr().err
+
+
+def test_a_seed_or_a_file_is_searched_in_every_order(capsys, tmp_path):
+    from stalerow.simulator.schedule.draw import Draw
+    from stalerow.simulator.schedule.file import to_json
+
+    (tmp_path / "made.json").write_bytes(to_json(Draw(3).schedule()))
+    told = []
+    for source in ("3", "made.json"):
+        assert main(["explore", source, "--kernels", "reference:req-idx", "--time", "20s", "--json", "a.json"]) == 0
+        told.append(capsys.readouterr().out.splitlines()[2:])
+    assert told[0] == told[1]
+    assert told[0][-1] == "clean, exhaustively: this workload"
+    assert main(["explore", "3", "--kernels", "reference:req-idx", "--resume"]) == 0
+    assert "done before" in capsys.readouterr().out
+
+
+def test_a_schedule_beside_a_bound_or_machines_is_a_usage_error(capsys):
+    assert main(["explore", "3", "--steps", "4"]) == 2
+    assert "--steps: a bound of workloads, and 3 is one" in capsys.readouterr().err
+    assert main(["explore", "3", "--workloads"]) == 2
+    assert main(["explore", "3", "--jobs", "2"]) == 2
+    assert "--jobs 2: one workload is searched in one process" in capsys.readouterr().err
+    assert main(["explore", "none.json"]) == 2

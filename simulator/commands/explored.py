@@ -1,0 +1,117 @@
+"""What a search came to: printed, saved, as a page and as JSON."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from stalerow.simulator.commands import display
+from stalerow.simulator.errors import UsageError
+from stalerow.simulator.oracle.explain.numbers import counted
+
+if TYPE_CHECKING:
+    from stalerow.simulator.explore.alone import AloneSearch
+    from stalerow.simulator.explore.exploration import Exploration
+    from stalerow.simulator.explore.progress import Sums
+    from stalerow.simulator.explore.search import Failing
+
+def report(path: str, search: Exploration | AloneSearch, saved: list[Path]) -> None:
+    """The page of the search, and one of each failure beside its file."""
+    from stalerow.simulator.draw.html import page
+    from stalerow.simulator.draw.recorder import recorded
+    from stalerow.simulator.draw.report import exploration
+    from stalerow.simulator.draw.results import console
+    from stalerow.simulator.run.trust import replay_command
+
+    progress, out = search.progress, console()
+    pages = [file.with_suffix(".html") for file in saved]
+    for failing, file, shown in zip(progress.failing, saved, pages, strict=True):
+        subject = progress.subject.twin() or progress.subject
+        again = replay_command(file, progress.subject)
+        record = recorded(failing.schedule, subject.run, str(progress.subject), again)
+        display.save(str(shown), page([record]), "page", out)
+    display.save(path, exploration(progress, saved, pages, Path(path).absolute().parent), "page", out)
+
+
+def answer(args: argparse.Namespace, search: Exploration | AloneSearch, saved: list[Path]) -> None:
+    from stalerow.simulator.campaign.summary import Saved
+    from stalerow.simulator.commands import answers
+
+    progress = search.progress
+    made = answers.ExploreAnswer(
+        subject=progress.subject,
+        bounds=progress.bounds,
+        workloads=progress.workloads,
+        done=progress.finished,
+        schedules=progress.tried,
+        failed=progress.violating,
+        counts=progress.visits,
+        clean=None if progress.failing or search.deaths else progress.holds,
+        failures=tuple(
+            Saved(failing.violation.kind, failing.violation.launch, str(path))
+            for failing, path in zip(progress.failing, saved, strict=True)
+        ),
+        crashed=tuple(f"{lease}: the process {how}" for lease, how in search.deaths),
+        seconds=round(progress.seconds, 3),
+        interrupted=search.interrupted,
+    )
+    answers.write(args, made)
+
+
+def tell(search: Exploration | AloneSearch, folder: str | None, saved: list[Path]) -> int:
+    """Print what came of it; the exit code. `saved` gets the file of every failure."""
+    progress = search.progress
+    counts = progress.visits
+    print(
+        f"{counted(progress.tried, 'schedule')}, {counted(counts.runs, 'run')}, "
+        f"{counts.decisions} decisions visited; cut: "
+        f"{counts.cut_commuting} choices that only swap events that commute, {counts.cut_asleep} runs for the same "
+        f"reason, {counts.cut_states} runs at a state seen before"
+    )
+    for failing in progress.failing:
+        saved.append(_tell(failing, progress, folder))
+    for lease, how in search.deaths:
+        print(f"CRASH  {lease}: the process {how}")
+    bad = bool(progress.failing or search.deaths)
+    if bad:
+        print(f"{progress.violating} of {progress.tried} schedules violate")
+    elif progress.over:
+        print(f"clean, exhaustively: {progress.holds or 'this workload'}")
+    elif holds := progress.holds:
+        print(f"clean, exhaustively, up to here: {holds}")
+    if not progress.over:
+        print(f"{progress.finished} of {counted(progress.workloads, 'workload')} done; --resume goes on")
+    if search.interrupted:
+        return 130
+    if not bad and not progress.finished:
+        raise UsageError("no workload was finished in time: give a longer --time or a smaller bound")
+    return int(bad)
+
+
+def _tell(failing: Failing, progress: Sums, folder: str | None) -> Path:
+    """Save a failure and print it; where it was saved."""
+    from stalerow.simulator.campaign import failures
+    from stalerow.simulator.campaign.failures import Failure, Origin
+
+    violation = failing.violation
+    failure = Failure(
+        kind=violation.kind,
+        subject=progress.subject,
+        violation=violation,
+        digest=progress.subject.run(failing.schedule).digest,
+        note="the smallest that an exhaustive search found",
+        origin=Origin(kind=violation.kind, launch=violation.launch, requests=len(failing.schedule.requests)),
+        versions=failures.versions(),
+        schedule=failing.schedule,
+    )
+    path = failures.save(failure, folder or failures.FOLDER)
+    requests = failing.schedule.requests
+    shape = ", ".join(f"{r.prompt_len}+{r.max_tokens} tokens at {r.arrival}" for r in requests)
+    deviations = failing.schedule.order.deviations
+    order = "in canonical order" if not deviations else f"with {deviations} deviations from canonical order"
+    print(f"FOUND  {violation.kind} in {violation.launch} during step {violation.during}, {order}")
+    print(f"       smallest: {counted(len(requests), 'request')} ({shape})")
+    print(f"       {violation.explanation}")
+    print(f"       saved: {path}")
+    return path
