@@ -63,7 +63,8 @@ class First(msgspec.Struct, frozen=True):
 class Row(msgspec.Struct):
     """Sums over the schedules of one setting; `kinds` counts each schedule's first violation.
 
-    `refused` counts schedules whose memory layout the kernels' own release would not serve; they are not run.
+    `refused` counts schedules whose memory layout the kernels' own release would not serve, `skipped` those that lack
+    what a fault needs; neither are run.
     """
 
     kernels: str
@@ -74,6 +75,7 @@ class Row(msgspec.Struct):
     faults: tuple[str, ...] = ()
     schedules: int = 0
     refused: int = 0
+    skipped: int = 0
     violating: int = 0
     kinds: dict[str, int] = msgspec.field(default_factory=dict)
     marks: dict[str, int] = msgspec.field(default_factory=dict)
@@ -89,8 +91,9 @@ class Row(msgspec.Struct):
         return cls(name, draw.pp, draw.runner, setting.engine, draw.faithful, subject.faults)
 
     def add(self, result: Result) -> None:
-        if result.refused:
-            self.refused += 1
+        if result.refused or result.skipped:
+            self.refused += result.refused
+            self.skipped += result.skipped
             return
         self.schedules += 1
         for name, count in result.marks.items():
@@ -115,6 +118,7 @@ class Result:
     marks: dict[str, int]
     first: First | None
     refused: bool = False
+    skipped: bool = False
     faults: tuple[FaultUse, ...] = ()
 
 
@@ -128,6 +132,8 @@ def _run_one(setting: Setting, seed: int) -> Result:
     from stalerow.simulator.rank.released import RefusedLayout
 
     subject, schedule = setting.subject, setting.at(seed).schedule()
+    if lacking := subject.lacking(schedule):
+        return Result(setting, seed, "", {}, None, skipped=True, faults=lacking)
     try:
         if subject.worker:
             outcome = subject.run(schedule)

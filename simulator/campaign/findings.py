@@ -37,12 +37,14 @@ class Finding:
 class Tally:
     """Sums so far. `kinds` counts schedules by the kind of their first violation, `marks` schedules that had one.
 
-    `scouted` counts trials of the kernels' NumPy twin, which are not in `schedules`. `faults` is what became of the
+    `scouted` counts trials of the kernels' NumPy twin, which are not in `schedules`, and `skipped` schedules that lack
+    what a fault needs and were not run. `faults` is what became of the
     faults that were put in, run by run. `first_seen`: the schedule, counted from 1, that had a mark first.
     """
 
     schedules: int = 0
     scouted: int = 0
+    skipped: int = 0
     kinds: Counter[str] = field(default_factory=Counter)
     marks: Counter[str] = field(default_factory=Counter)
     findings: list[Finding] = field(default_factory=list)

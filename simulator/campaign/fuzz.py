@@ -255,6 +255,10 @@ class Campaign:
         if done.error is not None:
             return self._raised(trial.draw, trial.subject, done)
         seen: Seen = done.value
+        if seen.skipped:
+            self.tally.faults += seen.faults
+            self.tally.skipped += trial.subject == self.subject
+            return None
         self._count(trial, seen)
         if seen.differs:
             return self._breach(trial.draw, trial.subject, seen.violation, seen.digests, parting=seen.parting)

@@ -47,6 +47,7 @@ class Journal(msgspec.Struct, kw_only=True):
     settled: int = 0
     over: bool = False
     schedules: int = 0
+    skipped: int = 0
     kinds: dict[str, int] = {}
     marks: dict[str, int] = {}
     first_seen: dict[str, int] = {}
@@ -57,7 +58,7 @@ class Journal(msgspec.Struct, kw_only=True):
 
     def restore(self, tally: Tally) -> None:
         """Put the sums and the findings back. Raises `UsageError` for a finding whose file is gone."""
-        tally.schedules = self.schedules
+        tally.schedules, tally.skipped = self.schedules, self.skipped
         tally.kinds, tally.marks = Counter(self.kinds), Counter(self.marks)
         tally.first_seen = dict(self.first_seen)
         tally.findings = [_finding(path) for path in self.found]
@@ -65,7 +66,7 @@ class Journal(msgspec.Struct, kw_only=True):
 
     def note(self, tally: Tally) -> None:
         """Take the sums and the findings over."""
-        self.schedules = tally.schedules
+        self.schedules, self.skipped = tally.schedules, tally.skipped
         self.kinds, self.marks, self.first_seen = dict(tally.kinds), dict(tally.marks), dict(tally.first_seen)
         self.found = [str(finding.path) for finding in tally.findings]
         self.breaches = [str(finding.path) for finding in tally.breaches]

@@ -21,13 +21,16 @@ class Saved(msgspec.Struct, frozen=True):
 
 
 class CampaignSummary(msgspec.Struct, frozen=True, kw_only=True):
-    """kinds: schedules by the kind of their first violation; marks: schedules that had one; first_seen: the schedule,
-    from 1, that had a mark first; plateau: schedules since a new mark."""
+    """skipped: schedules that lack what a fault needs; kinds: schedules by the kind of their first violation; marks:
+    schedules that had one; first_seen: the schedule, from 1, that had a mark first; plateau: schedules since a new
+    mark.
+    """
 
     schema: Literal["stalerow.fuzz/1"] = "stalerow.fuzz/1"
     subject: Subject
     draw: Draw
     schedules: int
+    skipped: int = 0
     seconds: float
     kinds: dict[str, int]
     marks: dict[str, int]
@@ -44,6 +47,7 @@ def of_campaign(options: Options, tally: Tally) -> CampaignSummary:
         subject=options.subject,
         draw=options.draw,
         schedules=tally.schedules,
+        skipped=tally.skipped,
         seconds=round(tally.seconds, 3),
         kinds=dict(tally.kinds),
         marks=dict(tally.marks),

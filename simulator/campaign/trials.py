@@ -26,6 +26,7 @@ class Seen:
 
     memory: as in `run.Outcome`, of the first run. parting: where runs that should have been equal part.
     order: that of a failing run, as deviations from the canonical one. faults: as in `run.Outcome`.
+    skipped: nothing was run, since the schedule lacks what a fault needs.
     """
 
     draw: Draw
@@ -39,6 +40,7 @@ class Seen:
     parting: str = ""
     order: Order | None = None
     faults: tuple[FaultUse, ...] = ()
+    skipped: bool = False
 
     @property
     def differs(self) -> bool:
@@ -63,6 +65,9 @@ class Trial:
 
     def do(self) -> Seen:
         schedule = self.draw.schedule()
+        lacking = self.subject.lacking(schedule)
+        if lacking:
+            return Seen(self.draw, None, (), (), True, len(schedule.requests), 0, faults=lacking, skipped=True)
         outcomes = [self.subject.run(schedule) for _ in range(self.times)]
         first = outcomes[0]
         differ = len({o.digest for o in outcomes}) > 1

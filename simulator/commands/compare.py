@@ -87,11 +87,15 @@ def execute(args: argparse.Namespace) -> int:
     rows = {setting: Row.of(setting) for setting in settings}
     uses: list[FaultUse] = []
     jobs = job_count(args.jobs)
-    with progress(f"{len(seeds)} schedules a setting, {jobs} jobs", len(seeds) * len(settings)) as advance:
-        for result in results(settings, seeds, jobs, SCHEDULE_S * CHUNK):
-            rows[result.setting].add(result)
-            uses += result.faults
-            advance()
+    interrupted = False
+    try:
+        with progress(f"{len(seeds)} schedules a setting, {jobs} jobs", len(seeds) * len(settings)) as advance:
+            for result in results(settings, seeds, jobs, SCHEDULE_S * CHUNK):
+                rows[result.setting].add(result)
+                uses += result.faults
+                advance()
+    except KeyboardInterrupt:
+        interrupted = True
     table = list(rows.values())
     print_comparison(table, settings)
     if args.json:
@@ -104,9 +108,14 @@ def execute(args: argparse.Namespace) -> int:
 
         page = comparison(table, seeds, _side_by_side(table, settings))
         display.save(args.html, page, "page", console())
+    if interrupted:
+        done = sum(row.schedules + row.refused + row.skipped for row in table)
+        print(f"interrupted: the table is of {done} of {len(seeds) * len(settings)} runs")
+        return 130
     if any(row.violating for row in table):
         return 1
-    return untested(subjects[0], uses, lambda text: print(f"note: {text}"))
+    nothing = untested(subjects[0], uses, lambda text: print(f"note: {text}"))
+    return nothing if any(row.schedules for row in table) else 2
 
 
 def _side_by_side(rows: Sequence[Row], settings: Sequence[Setting]) -> list[Record]:

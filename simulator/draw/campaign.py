@@ -92,6 +92,8 @@ class Screen:
         kinds = ", ".join(f"{k} {n}" for k, n in tally.kinds.most_common()) or "none"
         scouted = f" (and {tally.scouted} with its NumPy twin)" if tally.scouted else ""
         self._say(f"\n{counted(tally.schedules, 'schedule')}{scouted} in {tally.seconds:.1f} s; violating: {kinds}")
+        if tally.skipped:
+            self._say(f"skipped: {counted(tally.skipped, 'schedule')} without what the fault needs")
         seen = ", ".join(f"{m} {tally.marks[m]}" for m in MARKS if m in tally.marks) or "none"
         self._say(f"marks (schedules that had one): {seen}")
         if tally.missed:
@@ -103,7 +105,8 @@ class Screen:
         for finding in [*tally.findings, *tally.breaches]:
             self._say(f"{finding.failure.kind}: {finding.path}")
         if not tally.schedules and not (tally.findings or tally.breaches or tally.interrupted):
-            self._say(f"nothing was run: {_nothing(self._options)}")
+            why = "no schedule has what the fault needs" if tally.skipped else _nothing(self._options)
+            self._say(f"nothing was run: {why}")
         elif not (tally.findings or tally.breaches or tally.interrupted):
             if tally.first_seen:
                 self._say(f"the last new mark came {counted(tally.plateau, 'schedule')} ago")

@@ -48,7 +48,8 @@ def print_comparison(rows: Sequence[Row], settings: Sequence[Setting]) -> None:
     out.print(table)
     failing = [(row, setting) for row, setting in zip(rows, settings, strict=True) if row.first is not None]
     if not failing:
-        out.print("no state crossed requests")
+        ran = any(row.schedules for row in rows)
+        out.print("no state crossed requests" if ran else "nothing was run: none of the schedules can be")
         return
     for row, _ in failing:
         if row.first is not None and row.first.launch == "process":

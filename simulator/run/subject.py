@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from stalerow.kernels.sets import KernelSet
     from stalerow.simulator.faults import Faults
     from stalerow.simulator.run.loop import Observer
-    from stalerow.simulator.run.outcome import Outcome
+    from stalerow.simulator.run.outcome import FaultUse, Outcome
     from stalerow.simulator.schedule.values import Schedule
 
 REFERENCE = "reference:"
@@ -52,6 +52,15 @@ class Subject(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         if not self.faults:
             return run(schedule, loaded, observer=observer, order=order)
         return _faults(self.faults).run(schedule, loaded, observer=observer, order=order)
+
+    def lacking(self, schedule: Schedule) -> tuple[FaultUse, ...]:
+        """What becomes of the faults in a schedule that lacks what one of them needs; () if it lacks nothing."""
+        if not self.faults:
+            return ()
+        from stalerow.simulator.run.outcome import FaultUse
+
+        met = [(fault.name, fault.needs(schedule)) for fault in _faults(self.faults).faults]
+        return () if all(has for _, has in met) else tuple(FaultUse(name, has, {}) for name, has in met)
 
     def load(self) -> KernelSet:
         """The kernel set, without the faults; loaded once per process. Raises `UsageError` if it cannot be had."""

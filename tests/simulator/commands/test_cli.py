@@ -154,3 +154,24 @@ def test_compare_after_a_crash_says_which_seed_and_nothing_of_isolation(
     assert "killed its process" in shown
     assert f"run it again: stalerow run 4 --kernels stalerow_doubles:{name}" in shown
     assert "no state crossed requests" not in shown
+
+
+def test_an_interrupted_comparison_keeps_its_table(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from stalerow.simulator.campaign import compare
+
+    run_seeds, calls = compare.run_seeds, []
+
+    def interrupted(setting, seeds):  # type: ignore[no-untyped-def]
+        calls.append(setting)
+        if len(calls) == 3:
+            raise KeyboardInterrupt
+        return run_seeds(setting, seeds)
+
+    monkeypatch.setattr(compare, "run_seeds", interrupted)
+    arguments = ["compare", "--kernels", "reference:batch-row", "reference:req-idx", "--pp", "2", "--runner", "v2"]
+    code = main([*arguments, "--seeds", "0:16", "--jobs", "1", "--json", str(tmp_path / "t.json")])
+    assert code == 130
+    assert "interrupted: the table is of 16 of 32 runs" in capsys.readouterr().out
+    assert [row["schedules"] for row in json.loads((tmp_path / "t.json").read_text())["rows"]] == [8, 8]
