@@ -107,3 +107,26 @@ def test_every_picture_and_page_that_is_linked_is_there() -> None:
     for page in PAGES:
         for link in re.findall(r"\]\((?!https?:)([^)#]+)", page.read_text()):
             assert (page.parent / link).exists(), f"{page.name} links {link}"
+
+
+def python_blocks(page: Path) -> list[tuple[str, str]]:
+    """(program, what it prints) of every Python block that is followed by a text block."""
+    return re.findall(r"```python\n(.*?)```\s+```text\n(.*?)```", page.read_text(), re.DOTALL)
+
+
+def test_python_blocks_print_what_the_page_says(tmp_path: Path) -> None:
+    page = ROOT / "simulator/docs/api.md"
+    blocks = python_blocks(page)
+    assert len(blocks) == page.read_text().count("```python")
+    program = "\nprint('----', flush=True)\n".join(block for block, _ in blocks)
+    done = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, timeout=200)
+    assert done.stdout.split("----\n") == [printed for _, printed in blocks], done.stderr
+
+
+def test_an_import_on_a_page_is_of_what_is_public() -> None:
+    from stalerow.simulator import testing
+
+    for block, _ in python_blocks(ROOT / "simulator/docs/api.md"):
+        for module, names in re.findall(r"^from (stalerow[\w.]*) import (.*)$", block, re.MULTILINE):
+            assert module == "stalerow.simulator.testing"
+            assert {name.strip() for name in names.split(",")} <= set(testing.__all__)
