@@ -7,7 +7,7 @@ what a host or the engine does next, so launches do nothing there.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, assert_never
+from typing import Any
 
 import msgspec
 
@@ -19,35 +19,18 @@ from stalerow.simulator.oracle.watch import Watch
 from stalerow.simulator.rank.base import Rank
 from stalerow.simulator.rank.operations import Operation
 from stalerow.simulator.run.loop import Simulation
-from stalerow.simulator.schedule.choosers import OrderChooser
-from stalerow.simulator.schedule.choosers.pct import PriorityOrder
 from stalerow.simulator.schedule.choosers.planned import PlannedOrder
-from stalerow.simulator.schedule.choosers.pos import PartialOrderSampling
-from stalerow.simulator.schedule.choosers.uniform import UniformOrder
-from stalerow.simulator.schedule.order import Order, PartialOrder, Priorities, Uniform
+from stalerow.simulator.schedule.order import Order
 from stalerow.simulator.schedule.values import Schedule
 from stalerow.simulator.truth.plan import Planner, Unhashed
 
 
 def chooser(schedule: Schedule) -> PlannedOrder:
     """Decides every question of the schedule's run as its `order` says."""
-    return PlannedOrder(schedule.order, _rule(schedule))
-
-
-def _rule(schedule: Schedule) -> OrderChooser | None:
     rule = schedule.order.rule
     if isinstance(rule, msgspec.UnsetType):
-        return None
-    match rule:
-        case Uniform():
-            return UniformOrder(rule.seed)
-        case Priorities():
-            horizon = rule.horizon if rule.horizon is not None else canonical_decisions(schedule)
-            return PriorityOrder(rule.seed, rule.depth, horizon)
-        case PartialOrder():
-            return PartialOrderSampling(rule.seed)
-        case _:
-            assert_never(rule)
+        return PlannedOrder(schedule.order)
+    return PlannedOrder(schedule.order, rule.chooser(lambda: canonical_decisions(schedule)))
 
 
 def canonical_decisions(schedule: Schedule) -> int:

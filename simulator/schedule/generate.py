@@ -27,7 +27,11 @@ from stalerow.simulator.schedule.choosers.family import seeded
 from stalerow.simulator.schedule.choosers.swarm import SwarmChooser
 from stalerow.simulator.schedule.draw import Draw, Runner
 from stalerow.simulator.schedule.faithful import as_faithful
-from stalerow.simulator.schedule.order import Hold, Interleaving, Order, PartialOrder, Priorities, Rule, Uniform
+from stalerow.simulator.schedule.order import Hold, Interleaving, Order
+from stalerow.simulator.schedule.rules import Rule
+from stalerow.simulator.schedule.rules.pct import Priorities
+from stalerow.simulator.schedule.rules.pos import PartialOrder
+from stalerow.simulator.schedule.rules.uniform import Uniform
 from stalerow.simulator.schedule.values import (
     PROFILES,
     WITH_RUNNER_V1,

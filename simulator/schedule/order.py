@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import msgspec
 
+from stalerow.simulator.schedule.rules import AnyRule
+
 
 class Hold(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """From decision `at` on, `actor` is passed over for `decisions` decisions unless nothing else can happen."""
@@ -15,32 +17,6 @@ class Hold(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     at: int
     actor: str
     decisions: int = 1
-
-
-class Uniform(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="kind", tag="uniform"):
-    """At every decision each enabled actor is as likely as the others."""
-
-    seed: int
-
-
-class Priorities(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="kind", tag="pct"):
-    """PCT (Burckhardt et al. 2010): a priority for each actor, and `depth` - 1 decisions at which one falls behind.
-
-    horizon: the change points lie among so many decisions; None measures a run of the same schedule in canonical order.
-    """
-
-    seed: int
-    depth: int = 3
-    horizon: int | None = None
-
-
-class PartialOrder(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="kind", tag="pos"):
-    """POS (Yuan, Yang and Gu 2018): a priority for each event, drawn again when a conflicting event comes first."""
-
-    seed: int
-
-
-Rule = Uniform | Priorities | PartialOrder
 
 
 class Interleaving(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -72,7 +48,7 @@ class Order(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
     holds: tuple[Hold, ...] = ()
     picks: tuple[tuple[int, int], ...] = ()
-    rule: Rule | msgspec.UnsetType = msgspec.UNSET
+    rule: AnyRule | msgspec.UnsetType = msgspec.UNSET
     threads: Interleaving | msgspec.UnsetType = msgspec.UNSET
     lags: tuple[ThreadLag, ...] | msgspec.UnsetType = msgspec.UNSET
 

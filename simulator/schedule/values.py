@@ -18,7 +18,7 @@ from stalerow.simulator.engine.profiles import profile_names
 from stalerow.simulator.engine.request import RequestOptions
 from stalerow.simulator.errors import UsageError
 from stalerow.simulator.schedule.draw import MAX_PP, Draw, Runner
-from stalerow.simulator.schedule.order import Order, Priorities
+from stalerow.simulator.schedule.order import Order
 
 FORMAT = 2
 PROFILES = profile_names()
@@ -202,10 +202,8 @@ def validate(schedule: Schedule) -> Schedule:
         _check(a.request in ids, f"abort of {a.request!r}: no such request; known are {', '.join(ids)}")
     known = actors(p.pp)
     rule = schedule.order.rule
-    if isinstance(rule, Priorities):
-        _check(rule.depth >= 1, f"order.rule.depth is {rule.depth}: give at least 1")
-        _check(rule.horizon is None or rule.horizon >= 1, f"order.rule.horizon is {rule.horizon}: give at least 1")
-    if rule is not msgspec.UNSET:
+    if not isinstance(rule, msgspec.UnsetType):
+        _check(not rule.objection(), f"order.rule.{rule.objection()}")
         _check(not schedule.order.holds, "order has holds beside a rule: keep one of the two")
     for a in schedule.aborts:
         _check(a.step >= 1, f"abort of {a.request!r}: step is {a.step}: steps count from 1")

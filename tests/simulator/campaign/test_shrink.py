@@ -8,7 +8,10 @@ from stalerow.simulator.campaign.shrink import shrink, signature
 from stalerow.simulator.run.subject import Subject
 from stalerow.simulator.schedule.edits import edits
 from stalerow.simulator.schedule.generate import from_seed
-from stalerow.simulator.schedule.order import Hold, Order, PartialOrder, Priorities, Uniform
+from stalerow.simulator.schedule.order import Hold, Order
+from stalerow.simulator.schedule.rules.pct import Priorities
+from stalerow.simulator.schedule.rules.pos import PartialOrder
+from stalerow.simulator.schedule.rules.uniform import Uniform
 from stalerow.simulator.schedule.values import Schedule, validate
 
 SUBJECT = Subject(kernels="reference:batch-row")

@@ -15,7 +15,8 @@ from stalerow.simulator.run.ordering import chooser
 from stalerow.simulator.run.subject import Subject
 from stalerow.simulator.schedule.choosers.recording import Decision
 from stalerow.simulator.schedule.generate import from_seed
-from stalerow.simulator.schedule.order import Order, PartialOrder
+from stalerow.simulator.schedule.order import Order
+from stalerow.simulator.schedule.rules.pos import PartialOrder
 
 REQ_IDX = Subject(kernels="reference:req-idx")
 UNREDUCED = Reduction(commuting=False, states=False)

@@ -15,15 +15,15 @@ from stalerow.simulator.schedule.choosers import Event, Place
 from stalerow.simulator.schedule.choosers.checking import CheckingOrder
 from stalerow.simulator.schedule.choosers.exhaustive import ExhaustiveChooser
 from stalerow.simulator.schedule.choosers.hypothesis import HypothesisChooser
-from stalerow.simulator.schedule.choosers.pct import PriorityOrder
 from stalerow.simulator.schedule.choosers.planned import PlannedOrder
-from stalerow.simulator.schedule.choosers.pos import PartialOrderSampling
 from stalerow.simulator.schedule.choosers.recorded import RecordedChooser
 from stalerow.simulator.schedule.choosers.recording import Decision, PickedOrder, RecordingChooser, deviations
 from stalerow.simulator.schedule.choosers.seeded import SeededChooser
-from stalerow.simulator.schedule.choosers.uniform import UniformOrder
 from stalerow.simulator.schedule.generate import from_seed, generate
-from stalerow.simulator.schedule.order import Order, PartialOrder, Priorities, Uniform
+from stalerow.simulator.schedule.order import Order
+from stalerow.simulator.schedule.rules.pct import Priorities, PriorityOrder
+from stalerow.simulator.schedule.rules.pos import PartialOrder, PartialOrderSampling
+from stalerow.simulator.schedule.rules.uniform import Uniform, UniformOrder
 
 REQ_IDX = kernel_set("reference:req-idx")
 

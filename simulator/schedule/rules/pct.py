@@ -6,10 +6,32 @@ and k decisions, where uniform choices would almost never find it. Used for the 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from stalerow.simulator.schedule.choosers import Pending
 from stalerow.simulator.schedule.choosers.seeded import SeededChooser
+from stalerow.simulator.schedule.rules.base import Rule
+
+
+class Priorities(Rule, frozen=True, kw_only=True, tag="pct"):
+    """PCT (Burckhardt et al. 2010): a priority for each actor, and `depth` - 1 decisions at which one falls behind.
+
+    horizon: the change points lie among so many decisions; None measures a run of the same schedule in canonical order.
+    """
+
+    seed: int
+    depth: int = 3
+    horizon: int | None = None
+
+    def chooser(self, decisions: Callable[[], int]) -> PriorityOrder:
+        return PriorityOrder(self.seed, self.depth, decisions() if self.horizon is None else self.horizon)
+
+    def objection(self) -> str:
+        if self.depth < 1:
+            return f"depth is {self.depth}: give at least 1"
+        if self.horizon is not None and self.horizon < 1:
+            return f"horizon is {self.horizon}: give at least 1"
+        return ""
 
 
 class PriorityOrder:

@@ -6,10 +6,20 @@ commute are then about as likely as one, whereas uniform choices spend themselve
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from stalerow.simulator.schedule.choosers import Pending
 from stalerow.simulator.schedule.choosers.seeded import SeededChooser
+from stalerow.simulator.schedule.rules.base import Rule
+
+
+class PartialOrder(Rule, frozen=True, kw_only=True, tag="pos"):
+    """POS (Yuan, Yang and Gu 2018): a priority for each event, drawn again when a conflicting event comes first."""
+
+    seed: int
+
+    def chooser(self, decisions: Callable[[], int]) -> PartialOrderSampling:
+        return PartialOrderSampling(self.seed)
 
 
 class PartialOrderSampling:
