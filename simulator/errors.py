@@ -7,6 +7,11 @@ class UsageError(ValueError):
     """Bad input. The command line prints the message on one line and exits with code 2."""
 
 
+class CannotCompile(UsageError):
+    """A kernel uses an operation that is not translated for the host. Where nobody asked for compiled kernels, the
+    command line runs again in Triton's interpreter instead."""
+
+
 class InternalError(RuntimeError):
     """The simulator contradicts itself (exit code 3): a bug here, not in the kernels under test."""
 

@@ -14,6 +14,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from types import ModuleType
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from stalerow.simulator.errors import CannotCompile
 
 
 @dataclass(frozen=True)
@@ -67,7 +71,7 @@ def main(argv: Sequence[str] | None = None, commands: Mapping[str, Command] = CO
     module = importlib.import_module(commands[name].module)
     command = argparse.ArgumentParser(prog=f"stalerow {name}", description=module.__doc__)
     _configure(command, name, module)
-    command.set_defaults(whole=partial(whole_parser, commands))
+    command.set_defaults(whole=partial(whole_parser, commands), again=argv is None)
     args = command.parse_args(arguments[1:])
     if argv is None and name in SURVIVABLE and hasattr(os, "fork"):
         return _survivable(module, args)
@@ -161,7 +165,7 @@ def _guarded(module, args: argparse.Namespace) -> int:
 
 
 def _told(module, args: argparse.Namespace) -> int:
-    from stalerow.simulator.errors import InternalError, UsageError
+    from stalerow.simulator.errors import CannotCompile, InternalError, UsageError
 
     usage: list[type[BaseException]] = [UsageError]
     for path in OWN_ERRORS:
@@ -171,6 +175,8 @@ def _told(module, args: argparse.Namespace) -> int:
         _bind(args)
         return int(module.execute(args))
     except tuple(usage) as error:
+        if isinstance(error, CannotCompile) and args.again and getattr(args, "device", "") == "auto":
+            _interpret(error)
         _say(f"error: {error}")
         return USAGE
     except KeyboardInterrupt:
@@ -193,6 +199,14 @@ def _told(module, args: argparse.Namespace) -> int:
         kind = "internal error" if isinstance(error, InternalError) else f"internal error: {type(error).__name__}"
         _say(f"{kind}: {error}{_traceback_file()}")
         return INTERNAL
+
+
+def _interpret(error: CannotCompile) -> None:
+    """Become the same command with kernels interpreted, which a process that has begun to compile them cannot."""
+    _say(f"{str(error).partition('; use')[0]}: kernels are interpreted, which is 15 times slower")
+    sys.stdout.flush()
+    os.environ["TRITON_INTERPRET"] = "1"
+    os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])
 
 
 def _say(text: str) -> None:

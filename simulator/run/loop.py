@@ -18,7 +18,7 @@ from stalerow.simulator.engine.core import Delivered, EngineCore
 from stalerow.simulator.engine.interface import Engine
 from stalerow.simulator.engine.policies import Policies
 from stalerow.simulator.engine.step import Step
-from stalerow.simulator.errors import BrokenRule, InternalError, UsageError
+from stalerow.simulator.errors import BrokenRule, CannotCompile, InternalError, UsageError
 from stalerow.simulator.files import one_line
 from stalerow.simulator.oracle.judge import RankJudge
 from stalerow.simulator.oracle.resources import Resources
@@ -150,8 +150,8 @@ class Simulation:
         try:
             with interleaved.around(rank.index, operation) if interleaved else nullcontext():
                 rank.execute()
-        except DeviceError:
-            raise
+        except DeviceError as error:
+            raise CannotCompile(str(error)) from error
         except Exception as error:
             if isinstance(operation, UNDER_TEST) and not isinstance(error, (OutOfBounds, UsageError)):
                 self.found.append(kernel_raised(rank.index, operation, error))

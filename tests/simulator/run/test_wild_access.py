@@ -9,8 +9,8 @@ import pytest
 import triton
 import triton.language as tl
 
-from stalerow.kernels.base.device import DeviceError
 from stalerow.kernels.sets import KernelSet, kernel_set
+from stalerow.simulator.errors import CannotCompile
 from stalerow.simulator.run.outcome import run
 from stalerow.simulator.schedule.generate import from_seed
 
@@ -64,5 +64,5 @@ def test_a_store_past_the_pool_is_found_with_its_line_program_and_block() -> Non
 
 
 def test_an_operation_that_cannot_be_compiled_is_no_finding() -> None:
-    with pytest.raises(DeviceError, match=r"untranslated uses tt\.elementwise_inline_asm .*--device interpreter"):
+    with pytest.raises(CannotCompile, match=r"untranslated uses tt\.elementwise_inline_asm .*--device interpreter"):
         run(from_seed(3), wild(lambda binding: untranslated[(1,)](binding.state_base_addrs)))
