@@ -101,7 +101,7 @@ class ZeroAccept(Fault):
     summary = "an accepted count of 0 is stored, which gives column -1"
     reports = ("vllm#50021", "vllm#48475")
     expected = ("stale slot", "out of bounds")
-    launches = ("forward", "precopy")
+    launches = ("post_update", "forward", "precopy")
     says = r"num_accepted 0|-1\]"
 
     def wrap_ops(self, kernels: KernelSet, schedule: Schedule) -> Operators:

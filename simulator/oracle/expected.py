@@ -17,13 +17,16 @@ from stalerow.simulator.truth.plan import Planner, PlanRow
 
 
 class Held(NamedTuple):
-    """What a rank's per-slot arrays hold, on the host, [max_reqs] each: `kernels.base.memory.SlotState` says what."""
+    """What a rank's per-slot arrays hold, on the host; shapes and meanings as in `kernels.base.memory.SlotState`."""
 
     state_idx: np.ndarray
     num_accepted: np.ndarray
     num_computed: np.ndarray
     total_len: np.ndarray
     last_token: np.ndarray
+    token_ids: np.ndarray
+    src_col: np.ndarray
+    src_off: np.ndarray
 
 
 def held(rank: Rank) -> Held:

@@ -15,15 +15,28 @@ import numpy as np
 from stalerow.kernels.base.fingerprint import coefficients, pages_fingerprint, values_fingerprint
 from stalerow.simulator.oracle.effect import ColumnCopy, apply_copy
 from stalerow.simulator.oracle.expected import after_output, held
-from stalerow.simulator.oracle.explain import bookkeeping, reads
+from stalerow.simulator.oracle.explain import bookkeeping, reads, slots
 from stalerow.simulator.oracle.explain import copies as wrong
 from stalerow.simulator.oracle.explain.evidence import Evidence, evidence
 from stalerow.simulator.oracle.explain.wording import stray_write
 from stalerow.simulator.oracle.shadow import Shadow
+from stalerow.simulator.oracle.slots import Slots
 from stalerow.simulator.oracle.violations import Marks, Violation
 from stalerow.simulator.oracle.watch import Watch
 from stalerow.simulator.rank.base import Rank
-from stalerow.simulator.rank.operations import Copying, Forward, Operation, PostUpdate
+from stalerow.simulator.rank.operations import (
+    Advance,
+    CommitRows,
+    Copying,
+    FillAccepted,
+    Forward,
+    Indices,
+    Operation,
+    Postprocess,
+    PostUpdate,
+    Preprocess,
+    ScatterAccepted,
+)
 from stalerow.simulator.truth.plan import Planner, PlanRow
 
 DIGESTED = ("state_idx", "num_accepted", "num_computed", "total_len", "token_ids")
@@ -37,6 +50,8 @@ class RankJudge(Watch):
         super().__init__(rank, planner, marks, found)
         self._shadow = Shadow(self.layout, rank.max_reqs, rank.max_blocks)
         self.shadow = self._shadow.pages
+        self._slots = Slots(held(rank), planner, self.ledger)
+        self._misplaced: set[int] = set()
         self._digest = hashlib.blake2b(digest_size=16)
 
     def pages(self) -> np.ndarray:
@@ -48,6 +63,30 @@ class RankJudge(Watch):
 
     def accept(self) -> None:
         self.shadow[:] = self.pages()
+        self._slots.accept(held(self.rank))
+
+    def after(self, operation: Operation) -> None:
+        super().after(operation)
+        rows = self._worked_for(operation)
+        for number in self._slots.after(operation, held(self.rank), rows):
+            # An output in a slot that another request has taken is one violation, told by `counted`.
+            if not (isinstance(operation, PostUpdate) and number.slot in self._misplaced):
+                self.report(slots.wrong_number(self.rank.index, operation, number))
+        if isinstance(operation, Indices):
+            for violation in slots.wrong_indices(self._evidence(), operation, rows):
+                self.report(violation)
+
+    def _worked_for(self, operation: Operation) -> list[PlanRow]:
+        """The rows of the operation's batch or output, without those of requests that the rank has no more."""
+        match operation:
+            case ScatterAccepted():
+                return self._rows(operation.output.of, operation.output.requests)
+            case PostUpdate() | Postprocess():
+                return self.taken(operation.output)
+            case CommitRows() | Preprocess() | Advance() | FillAccepted() | Indices():
+                return self._rows(operation.step, operation.batch.requests)
+            case _:
+                return []
 
     def filled(self, operation: Operation, blocks: Sequence[int], byte: int) -> None:
         self.shadow[:, list(blocks), :] = byte
@@ -66,8 +105,9 @@ class RankJudge(Watch):
             self.shadow[:] = actual
 
     def counted(self, operation: PostUpdate) -> None:
-        outcomes = after_output(self.planner, self.ledger, operation.output)
-        for violation in bookkeeping.wrong_outcome(self.rank.index, held(self.rank), operation, outcomes):
+        outcomes = list(after_output(self.planner, self.ledger, operation.output))
+        self._misplaced = {outcome.slot for outcome in outcomes if outcome.taken_by is not None}
+        for violation in bookkeeping.misplaced_output(self.rank.index, operation, outcomes):
             self.report(violation)
 
     def moved(self, operation: Copying, moves: Sequence[ColumnCopy]) -> None:
@@ -88,7 +128,7 @@ class RankJudge(Watch):
 
     def computed(self, operation: Forward, rows: Sequence[PlanRow]) -> None:
         rank, batch, host = self.rank, operation.batch, self.rank.backend.to_host
-        for violation in reads.wrong_slots(rank.index, held(rank), self.planner, batch, rows):
+        for violation in slots.wrong_slots(rank.index, held(rank), self.planner, batch, rows, self._slots.told):
             self.report(violation)
         if self.fresh_attention and self.shadow[:, self.fresh_attention].any():
             for violation in reads.unzeroed(self._evidence(), operation, self.fresh_attention):

@@ -41,6 +41,7 @@ from stalerow.simulator.rank.operations import (
     Sample,
     ScatterAccepted,
     Seed,
+    Taken,
     Writes,
     Zero,
 )
@@ -202,6 +203,11 @@ class Watch:
         rows = self.planner.plans[step].rows
         return [rows[r] for r in requests if self.ledger.alive(r, rows[r].incarnation)]
 
+    def taken(self, output: Taken) -> list[PlanRow]:
+        """The rows of an output that concern this rank: of requests that it still has, and whose sample it needs."""
+        rows = self._rows(output.of, output.requests)
+        return rows if self.rank.is_last else [row for row in rows if row.needs_output]
+
     def _mark_padding(self, batch: Batch) -> None:
         padding = batch.num_padded - batch.num_rows
         self.marks.add("padded rows", padding > 0)
@@ -215,13 +221,10 @@ class Watch:
         self.moved(operation, moves)
 
     def _postprocessed(self, operation: Postprocess) -> None:
-        of, during, requests = operation.output.of, operation.step, operation.output.requests
+        of, during, output = operation.output.of, operation.step, operation.output
         self.unconsumed.discard(of)
-        rows = self._rows(of, requests)
-        self.marks.add("deferred output masked", len(rows) < len(requests))
-        if not self.rank.is_last:
-            rows = [r for r in rows if r.needs_output]
-        moves = [m for row in rows if (m := postcopy(row)) is not None]
+        self.marks.add("deferred output masked", len(self._rows(of, output.requests)) < len(output.requests))
+        moves = [m for row in self.taken(output) if (m := postcopy(row)) is not None]
         if moves:
             self._mark_postprocess(moves, of, during)
         self.moved(operation, moves)

@@ -1,4 +1,4 @@
-"""What is wrong although no byte of the pool is yet: counts of the wrong slot, early fills, a binding that is dead.
+"""What is wrong although no byte of the pool is yet: an output in the wrong slot, early fills, a binding that is dead.
 
 Asked beside the byte-for-byte comparison, with the same plan and ledger.
 """
@@ -10,45 +10,22 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 import msgspec
 
 from stalerow.simulator.engine.step import Step
-from stalerow.simulator.oracle.expected import Held, Outcome
+from stalerow.simulator.oracle.expected import Outcome
 from stalerow.simulator.oracle.explain.evidence import Evidence
 from stalerow.simulator.oracle.explain.numbers import counted
-from stalerow.simulator.oracle.explain.wording import launch
+from stalerow.simulator.oracle.explain.wording import launch, violation
 from stalerow.simulator.oracle.ledger import Ledger
-from stalerow.simulator.oracle.violations import Kind, Violation
+from stalerow.simulator.oracle.violations import Violation
 from stalerow.simulator.rank.operations import CopyBlocks, Operation, PostUpdate, Zero
-from stalerow.simulator.truth.plan import PlanRow
 
 
-def wrong_outcome(rank: int, held: Held, operation: PostUpdate, outcomes: Iterable[Outcome]) -> Iterator[Violation]:
-    """After post_update: the counts of every row that was not masked must be its request's own."""
-    for row, slot, counts, taken_by in outcomes:
+def misplaced_output(rank: int, operation: PostUpdate, outcomes: Iterable[Outcome]) -> Iterator[Violation]:
+    """Rows of an output that were not masked though another request has their slot."""
+    for row, slot, _, taken_by in outcomes:
         if taken_by is not None:
-            text = f"was written to slot {slot}, which it has left and {taken_by} has taken"
-            yield _outcome(rank, operation, row, "stale slot", text)
-        if counts is None:
-            continue
-        for name, got, expected in (
-            ("num_computed_tokens", held.num_computed[slot], counts.num_computed),
-            ("token count", held.total_len[slot], counts.total_len),
-            ("last token", held.last_token[slot], counts.last_token),
-        ):
-            if int(got) != expected:
-                text = f"left {name} {int(got)}; the request's own value is {expected}"
-                yield _outcome(rank, operation, row, "rank divergence", text)
-
-
-def _outcome(rank: int, operation: PostUpdate, row: PlanRow, kind: Kind, what: str) -> Violation:
-    return Violation(
-        kind=kind,
-        rank=rank,
-        launch=operation.kind,
-        step=row.step,
-        during=operation.step,
-        deferred=operation.step != row.step,
-        request=row.request,
-        explanation=f"the output of step {row.step} for {row.request} on rank {rank} {what}",
-    )
+            text = f"the output of step {row.step} for {row.request} on rank {rank} was written to slot {slot}, which "
+            text += f"it has left and {taken_by} has taken"
+            yield violation(rank, operation, "stale slot", text, request=row.request)
 
 
 def early_fills(

@@ -1,6 +1,6 @@
 """From a wrong read to a named violation: what a forward found where a request's own state or KV should have been.
 
-Also the per-slot numbers that a forward is about to use, and what the prefix cache still offers at the end of a run.
+Also what the prefix cache still offers at the end of a run.
 """
 
 from __future__ import annotations
@@ -11,41 +11,13 @@ import numpy as np
 
 from stalerow.kernels.base.layout import StateEntry
 from stalerow.simulator.engine.step import CachedBlock
-from stalerow.simulator.oracle.expected import Held, before_forward
 from stalerow.simulator.oracle.explain.decode import Decoder, Provenance
 from stalerow.simulator.oracle.explain.evidence import Evidence
 from stalerow.simulator.oracle.explain.numbers import counted
 from stalerow.simulator.oracle.explain.wording import violation
 from stalerow.simulator.oracle.violations import Kind, Violation
-from stalerow.simulator.rank.batch import Batch
 from stalerow.simulator.rank.operations import Forward
-from stalerow.simulator.truth.plan import Planner, PlanRow
-
-
-def wrong_slots(rank: int, held: Held, planner: Planner, batch: Batch, rows: Sequence[PlanRow]) -> Iterator[Violation]:
-    """Per-slot numbers that differ from the request's own, just before the forward uses them."""
-    for slot, row in zip(batch.slots, rows):
-        meant = before_forward(planner, row)
-        checks: list[tuple[Kind, str, int, int]] = [
-            ("stale slot", "running column", held.state_idx[slot], row.column),
-            ("stale slot", "num_accepted", held.num_accepted[slot], row.accepted_in_forward),
-            ("rank divergence", "num_computed_tokens", held.num_computed[slot], meant.num_computed),
-        ]
-        if meant.total_len is not None and meant.last_token is not None:
-            checks.append(("rank divergence", "token count", held.total_len[slot], meant.total_len))
-            checks.append(("rank divergence", "last token", held.last_token[slot], meant.last_token))
-        for kind, name, got, expected in checks:
-            if int(got) != int(expected):
-                yield Violation(
-                    kind=kind,
-                    rank=rank,
-                    launch="forward",
-                    step=row.step,
-                    during=row.step,
-                    request=row.request,
-                    explanation=f"rank {rank} holds {name} {int(got)} for {row.request} at step {row.step}; "
-                    f"the request's own value is {int(expected)}",
-                )
+from stalerow.simulator.truth.plan import PlanRow
 
 
 def unzeroed(evidence: Evidence, operation: Forward, fresh: Sequence[int]) -> Iterator[Violation]:

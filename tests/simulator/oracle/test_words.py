@@ -181,10 +181,17 @@ def test_the_block_that_a_forward_read_is_named_beside_the_right_one() -> None:
         if seq_lens[0] == 6:
             out[0, :2] = out[0, 1::-1].copy()
 
-    found = first(schedule(3, 4), "aligned_indices", rotated)
-    assert found.kind == "cross-request copy"
-    assert "reads row 0's state, r0's after 3 tokens, from block" in found.explanation
-    assert "(r1 (group 0, column 1)), which holds r1 after 4 tokens; the state is in block" in found.explanation
+    outcome = run(schedule(3, 4), HEALTHY._replace(name="planted", align=Planted("aligned_indices", rotated)))
+    named, *others = outcome.violations
+    assert (named.kind, named.launch) == ("cross-request copy", "indices")
+    text = (
+        "indices of step 3 on rank 0 names block 7 (r1 (group 0, column 1)) for row 0 (r0) after 0 drafts; its own is"
+    )
+    assert text in named.explanation
+    read = next(v for v in others if v.launch == "forward")
+    assert read.kind == "cross-request copy"
+    assert "reads row 0's state, r0's after 3 tokens, from block" in read.explanation
+    assert "(r1 (group 0, column 1)), which holds r1 after 4 tokens; the state is in block" in read.explanation
 
 
 def test_a_count_that_shifts_a_window_is_told_as_a_shift() -> None:
