@@ -13,7 +13,7 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 
-from stalerow.kernels.base.device import Array, Backend, HostArray
+from stalerow.kernels.base.device import Array, HostArray
 from stalerow.kernels.base.fingerprint import coefficients
 from stalerow.kernels.base.memory import Pool
 from stalerow.kernels.base.patterns import JUNK, mix64
@@ -50,10 +50,10 @@ class Lanes(NamedTuple):
 class LaneOperators(Protocol):
     """What runs over lanes. Shapes: L lanes, R batch rows of all lanes, T positions."""
 
-    def prefix_hashes(self, streams: Array, request: Array, good: Array, step: Array, out: Array) -> None:
-        """`out[r, t] = streams[request[r], t]` up to `t = good[r]`, and junk hashes of step `step[r]` past it.
+    def prefix_hashes(self, streams: Array, stream: Array, good: Array, step: Array, out: Array) -> None:
+        """`out[r, t] = streams[stream[r], t]` up to `t = good[r]`, and junk hashes of step `step[r]` past it.
 
-        streams int64 [requests, T], out int64 [R, T]; a row whose request is -1 is left alone.
+        streams int64 [streams, T], out int64 [R, T]; a row whose stream is -1 is left alone.
         """
 
     def move_states(self, pool: Pool, moves: Moves) -> None:
@@ -88,11 +88,11 @@ class ReferenceLanes:
     """The NumPy specifications."""
 
     def prefix_hashes(
-        self, streams: HostArray, request: HostArray, good: HostArray, step: HostArray, out: HostArray
+        self, streams: HostArray, stream: HostArray, good: HostArray, step: HostArray, out: HostArray
     ) -> None:
-        rows = np.flatnonzero(request >= 0)
+        rows = np.flatnonzero(stream >= 0)
         t = np.arange(streams.shape[1])
-        true = streams[request[rows]]
+        true = streams[stream[rows]]
         last = true[np.arange(rows.size), good[rows]].view(np.uint64)
         j = (t - good[rows, None] - 1).clip(0)
         drafts = mix64((step[rows, None] * 64 + j).astype(np.uint64))
@@ -160,12 +160,3 @@ class ReferenceLanes:
             weights = coefficients(layers, lanes.size, page_bytes)
             for u in np.flatnonzero(alive):
                 prints[u] = (actual[:, u, used[u]] * weights[:, used[u]]).sum()
-
-
-def lane_operators(backend: Backend) -> LaneOperators:
-    """The lane operators that run on `backend`."""
-    if backend.name == "numpy":
-        return ReferenceLanes()
-    from stalerow.kernels.own.lanes_triton import TritonLanes
-
-    return TritonLanes(backend)

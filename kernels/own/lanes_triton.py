@@ -33,18 +33,18 @@ CHUNK = 1024
 
 @triton.jit(do_not_specialize=["num_rows", "length"])
 def prefix_hashes_kernel(
-    streams, request, good, step, out, num_rows, length, ROWS: tl.constexpr, POSITIONS: tl.constexpr
+    streams, stream, good, step, out, num_rows, length, ROWS: tl.constexpr, POSITIONS: tl.constexpr
 ):
-    """`out[r, :]` = the request's hashes up to `good[r]`, then junk hashes of the row's step."""
+    """`out[r, :]` = the stream's hashes up to `good[r]`, then junk hashes of the row's step."""
     row = tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS)
-    req = tl.load(request + row, mask=row < num_rows, other=-1).to(tl.int64)
-    live = req >= 0
+    own = tl.load(stream + row, mask=row < num_rows, other=-1).to(tl.int64)
+    live = own >= 0
     last = tl.load(good + row, mask=live, other=0).to(tl.int64)
     number = tl.load(step + row, mask=live, other=0).to(tl.int64)
-    last_hash = tl.load(streams + req * length + last, mask=live, other=0).to(tl.uint64)
+    last_hash = tl.load(streams + own * length + last, mask=live, other=0).to(tl.uint64)
     t = tl.program_id(1).to(tl.int64) * POSITIONS + tl.arange(0, POSITIONS)
     mask = live[:, None] & (t < length)[None, :]
-    true = tl.load(streams + req[:, None] * length + t[None, :], mask=mask, other=0)
+    true = tl.load(streams + own[:, None] * length + t[None, :], mask=mask, other=0)
     draft = tl.maximum(t[None, :] - last[:, None] - 1, 0)
     junk = mix64(last_hash[:, None] ^ _JUNK ^ mix64((number[:, None] * 64 + draft).to(tl.uint64)))
     found = tl.where(t[None, :] <= last[:, None], true, junk.to(tl.int64))
@@ -209,11 +209,11 @@ class TritonLanes:
         self._states: dict[Layout, tuple[Array, Array, int]] = {}
         self._weights: dict[tuple[int, int, int], Array] = {}
 
-    def prefix_hashes(self, streams: Array, request: Array, good: Array, step: Array, out: Array) -> None:
+    def prefix_hashes(self, streams: Array, stream: Array, good: Array, step: Array, out: Array) -> None:
         """See `lanes.LaneOperators`."""
         rows, length = out.shape
         grid = (triton.cdiv(rows, ROWS), triton.cdiv(length, POSITIONS))
-        prefix_hashes_kernel[grid](streams, request, good, step, out, rows, length, ROWS=ROWS, POSITIONS=POSITIONS)
+        prefix_hashes_kernel[grid](streams, stream, good, step, out, rows, length, ROWS=ROWS, POSITIONS=POSITIONS)
 
     def move_states(self, pool: Pool, moves: Moves) -> None:
         """See `lanes.LaneOperators`; a move's source must not be another one's target."""

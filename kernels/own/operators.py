@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from stalerow.kernels.base.device import Array, Backend
+from stalerow.kernels.base.device import Array
 from stalerow.kernels.base.memory import BlockTables, Pool, SlotState
 from stalerow.kernels.own import blocks, tables, update
 from stalerow.kernels.own.forward import ForwardStep, forward
 
-__all__ = ["ForwardStep", "Operators", "ReferenceOperators", "operators"]
+__all__ = ["ForwardStep", "Operators", "ReferenceOperators"]
 
 
 class Operators(Protocol):
@@ -111,16 +111,3 @@ class ReferenceOperators:
     fill_blocks = staticmethod(blocks.fill_blocks)
     copy_blocks = staticmethod(blocks.copy_blocks)
     forward = staticmethod(forward)
-
-
-def operators(backend: Backend) -> Operators:
-    """The operators that run on `backend`."""
-    if backend.name == "numpy":
-        return ReferenceOperators()
-    if backend.name == "triton-interpreter":
-        from stalerow.kernels.own.operators_interpreted import InterpretedOperators
-
-        return InterpretedOperators(backend)
-    from stalerow.kernels.own.operators_triton import TritonOperators
-
-    return TritonOperators(backend)

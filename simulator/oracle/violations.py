@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Literal, get_args
 
 import msgspec
 
@@ -27,30 +27,8 @@ Kind = Literal[
     "broken rule",
     "engine raised",
 ]
-KINDS: tuple[str, ...] = Kind.__args__  # type: ignore[attr-defined]
-
-MEANINGS: dict[Kind, str] = {
-    "cross-request copy": "State or KV of one request went to a block of another, or was read for it.",
-    "use after free": "A block was read or written that nobody owns, or that its owner is still using.",
-    "stale slot": "A slot holds numbers of a request that has left it, or an output was written to it.",
-    "wrong position": "A request's own state is another one than that after exactly its tokens.",
-    "torn copy": "A state is a mixture: a part of it was not copied, or from bytes that were already overwritten.",
-    "uninitialised read": "A state was taken from the null block, or from one not written since it changed hands.",
-    "null block write": "A state was written to block 0, which belongs to nobody and which every short row points to.",
-    "poisoned cache": "The prefix cache offers a state, or a request started from one, that is not what it says.",
-    "dead binding": "The kernels hold pointers into a cache that is gone.",
-    "rank divergence": "A rank's own token counts differ from the request's.",
-    "output divergence": "The last rank's output depends on a wrong read; the request run alone returns another.",
-    "out of bounds": "A launch was told to touch memory outside its arrays.",
-    "leak": "The engine keeps blocks that nothing will read again, or has lost sight of some.",
-    "starvation": "Requests wait, nothing is in flight, and the engine can schedule none of them.",
-    "preemption loop": "A request is preempted again and again while nobody is given a token.",
-    "racing writes": "Two programs of one launch write different bytes to one place; nothing says which stays.",
-    "kernel raised": "A kernel under test raised; the sentence names file and line.",
-    "broken rule": "The engine broke a rule of its own: an assertion failed, or it prefills foreign tokens.",
-    "engine raised": "The engine's own scheduler or worker raised; the sentence names file and line.",
-}
-"""What each kind means, in one sentence."""
+KINDS: tuple[str, ...] = get_args(Kind)
+"""Each has a page in `draw/meanings` that says what it means."""
 
 ENGINE = -1
 """The rank of a violation that no rank has a part in: the engine's own."""

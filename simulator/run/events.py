@@ -8,15 +8,13 @@ Faults may share more; `Shared` says what a subject's faults could reach.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 import msgspec
 
+from stalerow.simulator.rank.base import Rank
 from stalerow.simulator.rank.operations import BlockCounts, Seed, Writes
 from stalerow.simulator.schedule.choosers import Event, Place
-
-if TYPE_CHECKING:
-    from stalerow.simulator.run.loop import Simulation
 
 NOTHING: frozenset[Place] = frozenset()
 READ_STAGING = (Seed, Writes, BlockCounts)
@@ -34,20 +32,20 @@ class Shared(msgspec.Struct, frozen=True):
 NOT_SHARED = Shared()
 
 
-def event(simulation: Simulation, actor: str, shared: Shared = NOT_SHARED) -> Event:
-    """The next event of an enabled actor."""
+def event(ranks: Sequence[Rank], actor: str, shared: Shared = NOT_SHARED) -> Event:
+    """The next event of an enabled actor; `ranks` are all of the run."""
     if actor == "engine":
         return Event(actor, NOTHING, frozenset({Place("engine")}))
     if actor == "side":
         return Event(actor, NOTHING, frozenset({Place("side")}))
     if actor.startswith("host"):
         index = int(actor[len("host") :])
-        staging = simulation.ranks[index].staging
+        staging = ranks[index].staging
         fills = {Place("staging", index, pool, buffer) for pool, buffer in staging.next_buffers}
         own = Place("device" if shared.streams else "host", index)
         return Event(actor, NOTHING, frozenset({own, *fills}))
     index = int(actor[len("device") :])
-    rank = simulation.ranks[index]
+    rank = ranks[index]
     reads: set[Place] = set()
     if isinstance(rank.queue.head(), READ_STAGING):
         reads |= {Place("staging", index, pool, buffer) for pool, buffer in rank.staging.unread}

@@ -108,7 +108,7 @@ class Simulation:
 
     def run(self) -> None:
         """Run until nothing can act any more, then check what the prefix cache still offers."""
-        acts, observer, pending = self._acts, self.observer, partial(event, self)
+        acts, observer, pending = self._acts, self.observer, partial(event, self.ranks)
         while not self._over and (enabled := self._enabled()):
             actor = enabled[self.order.next(enabled, pending) if len(enabled) > 1 else 0]
             try:

@@ -7,22 +7,23 @@ what a host or the engine does next, so launches do nothing there.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 
+from stalerow.kernels.base.binding import Binder
 from stalerow.kernels.base.device import NumpyBackend
 from stalerow.kernels.sets import KernelSet
 from stalerow.simulator.engine.step import CachedBlock
-from stalerow.simulator.oracle.violations import Marks, Violation
 from stalerow.simulator.oracle.watch import Watch
 from stalerow.simulator.rank.base import Rank
 from stalerow.simulator.rank.operations import Operation
+from stalerow.simulator.rank.policy import RankPolicy
 from stalerow.simulator.run.loop import Simulation
 from stalerow.simulator.schedule.choosers.planned import PlannedOrder
 from stalerow.simulator.schedule.order import Order
 from stalerow.simulator.schedule.values import Schedule
-from stalerow.simulator.truth.plan import Planner, Unhashed
+from stalerow.simulator.truth.plan import Unhashed
 
 
 def chooser(schedule: Schedule) -> PlannedOrder:
@@ -39,7 +40,7 @@ def canonical_decisions(schedule: Schedule) -> int:
     nothing = _Nothing()
     kernels = KernelSet("nothing", nothing, nothing, NumpyBackend())
     schedule = msgspec.structs.replace(schedule, order=Order())
-    Simulation(schedule, kernels, order, watch=_Unwatched, planner=Unhashed).run()
+    Simulation(schedule, kernels, order, rank_policy=_Unbound, watch=_Unwatched, planner=Unhashed).run()
     return max(order.decision, 1)
 
 
@@ -50,11 +51,12 @@ class _Nothing:
         return lambda *arguments: self
 
 
-class _Unwatched(Watch):
-    def __init__(self, rank: Rank, planner: Planner, marks: Marks, found: list[Violation]) -> None:
-        super().__init__(rank, planner, marks, found)
-        rank.binder = _Nothing()
+class _Unbound(RankPolicy):
+    def binder(self, rank: Rank) -> Binder:
+        return cast(Binder, _Nothing())
 
+
+class _Unwatched(Watch):
     def poison(self, step: Any) -> list[int]:
         return []
 

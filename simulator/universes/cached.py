@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
 from stalerow.kernels.base.device import Array
 from stalerow.kernels.base.memory import SlotState
 from stalerow.kernels.own.operators import ForwardStep
+from stalerow.simulator.universes.lane_memory import LaneMemory
 from stalerow.simulator.universes.memory import cast_like, null_tables
 
-if TYPE_CHECKING:
-    from stalerow.simulator.universes.group import RankGroup
 
-
-def damage_of_cached(group: RankGroup, cached: Array) -> Array:
+def damage_of_cached(group: LaneMemory, cached: Array) -> Array:
     """Run a forward over the cached states, one row each: int64 [cached, states], zero where all is as it should be.
 
     cached: int64 [5, n], lane and the columns of `tape.COLUMNS["cached"]`.

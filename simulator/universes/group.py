@@ -7,7 +7,7 @@ import numpy as np
 from stalerow.kernels.base.device import Array
 from stalerow.kernels.base.fingerprint import coefficients
 from stalerow.kernels.base.memory import POISON, BlockTables
-from stalerow.kernels.own.lanes import Moves, lane_operators
+from stalerow.kernels.own.lanes import Moves
 from stalerow.kernels.own.operators import ForwardStep
 from stalerow.kernels.sets import KernelSet
 from stalerow.simulator.oracle.judge import DIGESTED
@@ -49,8 +49,7 @@ class RankGroup(LaneMemory):
     ) -> None:
         super().__init__(pack, rank, kernels, arrays)
         self.num_ranks, self.wire = num_ranks, wire
-        self.ops, self.align = kernels.ops, kernels.align
-        self.lane_ops = lane_operators(self.backend)
+        self.align = kernels.align
         self.is_last = rank == num_ranks - 1
         self.stream = arrays.stream()
 

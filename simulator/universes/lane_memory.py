@@ -8,6 +8,7 @@ import numpy as np
 from stalerow.kernels.base.binding import Cache, bind_cache
 from stalerow.kernels.base.fingerprint import coefficients
 from stalerow.kernels.base.memory import SlotState
+from stalerow.kernels.own.chosen import lane_operators
 from stalerow.kernels.own.forward_plan import forward_plan
 from stalerow.kernels.own.lanes import NEVER, Lanes
 from stalerow.kernels.sets import KernelSet
@@ -29,6 +30,7 @@ class LaneMemory:
     def __init__(self, pack: Pack, rank: int, kernels: KernelSet, arrays: Arrays) -> None:
         self.pack, self.rank, self.arrays = pack, rank, arrays
         self.backend = backend = kernels.backend
+        self.ops, self.lane_ops = kernels.ops, lane_operators(backend)
         tables, upload = pack.ranks[rank], arrays.upload
         self.per_frame = {name: (upload(table.values), table.starts) for name, table in tables.items()}
         sizes, count = pack.sizes, pack.count

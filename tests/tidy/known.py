@@ -16,13 +16,9 @@ CIRCLES = {
     ): "a set's name may be a release's, and a release is loaded as a set",
     frozenset({"kernels.compiled.coroutines", "kernels.compiled.function", "kernels.compiled.memory"}): "annotations",
     frozenset({"kernels.compiled.interleave", "kernels.compiled.races"}): "annotations",
-    frozenset({"kernels.own.operators", "kernels.own.operators_interpreted"}): "the protocol picks its own forms",
-    frozenset({"kernels.own.lanes", "kernels.own.lanes_triton"}): "the protocol picks its own forms",
     frozenset({"simulator.engine.admission", "simulator.engine.scheduler"}): "annotations",
     frozenset({"simulator.engine.block_pool", "simulator.engine.policies"}): "annotations",
     frozenset({"simulator.campaign.fuzz", "simulator.campaign.journal"}): "annotations",
-    frozenset({"simulator.run.events", "simulator.run.loop"}): "annotations",
-    frozenset({"simulator.universes.cached", "simulator.universes.group"}): "annotations",
     frozenset({"simulator.rank.base", "simulator.rank.policy", "simulator.rank.v2"}): "annotations: a policy is told "
     "of the rank that asks it",
     frozenset(
@@ -96,10 +92,7 @@ NOT_OURS = {
 MAY_SAY: dict[str, str] = {}
 """Files with a word in them that no other text may have."""
 
-KNOW_REQUESTS = {
-    "kernels/own/lanes.py": "one pool's lanes carry their requests' outcomes",
-    "kernels/own/lanes_triton.py": "likewise",
-}
+KNOW_REQUESTS: dict[str, str] = {}
 """Files of `kernels/` that know requests."""
 
 NOT_SHIPPED = ("simulator/docs/", "simulator/README.md")

@@ -9,7 +9,8 @@ from kernel_machine import Machine, triton_set
 
 from stalerow.kernels.base.fingerprint import pages_fingerprint, values_fingerprint
 from stalerow.kernels.base.layout import GroupSpec, Layout, StateSpec
-from stalerow.kernels.own.lanes import NEVER, UNCHECKED, Lanes, Moves, lane_operators
+from stalerow.kernels.own.chosen import lane_operators
+from stalerow.kernels.own.lanes import NEVER, UNCHECKED, Lanes, Moves
 from stalerow.kernels.sets import kernel_set
 from stalerow.simulator.truth.streams import extend, junk_hash
 
