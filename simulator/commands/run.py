@@ -154,7 +154,8 @@ def _print(out: Console, outcome: Outcome, schedule: Schedule, subject: Subject,
     ended = f", stopped early: {early}" if early else ""
     out.print(f"marks: {marks}", markup=False, soft_wrap=True)
     verdict = counted(len(outcome.violations), "violation") if outcome.violations else "clean"
-    out.print(f"{verdict}: {subject}, {outcome.steps} steps, digest {outcome.digest}{ended}", markup=False)
+    result = f"{verdict}: {subject}, {outcome.steps} steps, digest {outcome.digest}{ended}"
+    out.print(result, markup=False, soft_wrap=True)
 
 
 def _print_check(out: Console, check: TraceCheck, name: str) -> bool:

@@ -6,13 +6,14 @@ pytest-xdist, workers save and report; the controller sums up. Hypothesis' own p
 
 from __future__ import annotations
 
-import re
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+
+from stalerow.simulator.testing import options
 
 if TYPE_CHECKING:
     from stalerow.simulator.run.subject import Subject
@@ -31,26 +32,12 @@ class State:
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    group = parser.getgroup("stalerow", "schedule simulation of LLM serving kernels")
-    group.addoption("--stalerow-kernels", default=None, metavar="SET", help="kernel set (default: req-idx)")
-    devices = ("auto", "cpu", "interpreter", "cuda")
-    group.addoption("--stalerow-device", default="auto", choices=devices, help="where kernels run")
-    group.addoption("--stalerow-seeds", default="0:50", metavar="A:B", help="seeds A to B-1 for stalerow_schedule")
-    group.addoption("--stalerow-fault", action="append", default=[], metavar="NAME", help="put a fault in (repeatable)")
-    group.addoption(
-        "--stalerow-failures", default=None, metavar="DIR", help="where failures go (default: .stalerow/failures)"
-    )
-    group.addoption(
-        "--stalerow-profile", default=None, choices=("ci", "fuzz", "nightly"), help="Hypothesis settings profile"
-    )
-    group.addoption("--stalerow-require-marks", action="store_true", help="fail if a mark was never seen")
+    options.add(parser)
 
 
 def pytest_configure(config: pytest.Config) -> None:
     config.stash[STATE] = State()
-    if not re.fullmatch(r"\d+:\d+", config.getoption("--stalerow-seeds")):
-        seeds = config.getoption("--stalerow-seeds")
-        raise pytest.UsageError(f"--stalerow-seeds: {seeds!r} is not a range of seeds: give A:B for seeds A to B-1")
+    options.check(config)
     profile = config.getoption("--stalerow-profile")
     if profile:
         from stalerow.simulator.schedule.strategies import load_profile
@@ -65,22 +52,17 @@ def stalerow_device(pytestconfig: pytest.Config) -> str:
 
 
 @pytest.fixture(scope="session")
-def stalerow_kernels(pytestconfig: pytest.Config, stalerow_device: str) -> Subject:
+def stalerow_kernels(pytestconfig: pytest.Config) -> Subject:
     """The kernel set named by --stalerow-kernels, with the faults asked for; pass it to `assert_isolated`."""
-    from stalerow.simulator.run.subject import Subject
-
-    faults = tuple(pytestconfig.getoption("--stalerow-fault"))
-    kernels = pytestconfig.getoption("--stalerow-kernels") or "req-idx"
-    return Subject(kernels=kernels, device=stalerow_device, faults=faults)
+    return options.subject(pytestconfig)
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """`stalerow_schedule` is each of the seeds' schedules in turn."""
     if "stalerow_schedule" in metafunc.fixturenames:
-        from stalerow.simulator.schedule.generate import from_seed
-
-        seeds = range(*map(int, metafunc.config.getoption("--stalerow-seeds").split(":")))
-        metafunc.parametrize("stalerow_schedule", [from_seed(s) for s in seeds], ids=[f"seed{s}" for s in seeds])
+        draws = options.draws(metafunc.config)
+        schedules = [draw.schedule() for draw in draws]
+        metafunc.parametrize("stalerow_schedule", schedules, ids=[f"seed{draw.seed}" for draw in draws])
 
 
 @pytest.hookimpl(wrapper=True)

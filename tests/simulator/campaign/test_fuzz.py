@@ -1,11 +1,11 @@
 """Campaigns: what they find does not depend on jobs or luck, and nothing that happens to them loses it."""
 
 import os
-import random
 import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -161,47 +161,58 @@ def test_an_interrupt_keeps_what_was_found(tmp_path):
 
 
 def test_time_bounds_a_campaign(tmp_path):
-    began = time.monotonic()
+    """It ends by itself, though seeds go on without end; that some were run depends on the machine."""
     tally = fuzz(tmp_path, REQ_IDX, seconds=1.0)
-    assert tally.schedules > 0
-    assert time.monotonic() - began < 30
+    assert not tally.interrupted
+    assert tally.seconds >= 1.0
 
 
 def _start(folder: Path, *options: str) -> subprocess.Popen:
     command = [sys.executable, "-m", "stalerow.simulator.commands.cli", "fuzz", "--kernels", "reference:batch-row"]
-    command += ["--seed", "7", "--jobs", "1", "--keep-going", "--failures", str(folder / "failures"), *options]
+    command += ["--seed", "7", "--jobs", "1", "--time", "9h", "--keep-going", *options]
+    command += ["--failures", str(folder / "failures")]
     return subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, cwd=folder)
 
 
+def _more_than(known: int, folder: Path) -> Callable[[], bool]:
+    return lambda: len(failures.saved(folder)) > known
+
+
+def _wait_for(there: Callable[[], bool], process: subprocess.Popen) -> None:
+    """Until it is there, however slow the machine; a process that ends first has failed."""
+    while not there():
+        assert process.poll() is None, f"ended with {process.returncode} before there was anything to see"
+        time.sleep(0.02)
+
+
 def test_killing_the_process_loses_no_failure_and_breaks_no_file(tmp_path):
-    moments = random.Random(0)
+    """Killed when a schedule is under way, then each time that another failure is there."""
+    folder, running = tmp_path / "failures", tmp_path / "running"
     before: set[str] = set()
-    for _ in range(20):
+    for kill in range(3):
         process = _start(tmp_path)
-        time.sleep(moments.uniform(0.2, 2.6))
+        if kill:
+            _wait_for(_more_than(len(before), folder), process)
+        else:
+            _wait_for(lambda: running.is_dir() and any(running.iterdir()), process)
         process.send_signal(signal.SIGKILL)
         process.wait()
-        found = failures.saved(tmp_path / "failures")
-        for path in found:
-            assert failures.load(path).problems == ()
+        found = failures.saved(folder)
+        assert all(failures.load(path).problems == () for path in found)
         assert before <= {p.name for p in found}
         before = {p.name for p in found}
-    # Long enough once, so that there is something to lose whatever the machine's speed.
+    assert len(before) >= 2
     process = _start(tmp_path, "--runs", "1")
-    assert process.wait(timeout=120) == 1
-    names = {p.name for p in failures.saved(tmp_path / "failures")}
-    assert before <= names
-    assert len(names) >= 1
-    assert not list((tmp_path / "failures").glob(".*.tmp"))
+    assert process.wait() == 1
+    assert before <= {p.name for p in failures.saved(folder)}
+    assert not list(folder.glob(".*.tmp"))
 
 
 def test_ctrl_c_ends_with_130(tmp_path):
-    process = _start(tmp_path, "--time", "60s")
-    deadline = time.monotonic() + 60
-    while not failures.saved(tmp_path / "failures") and time.monotonic() < deadline:
-        time.sleep(0.05)
+    process = _start(tmp_path)
+    _wait_for(lambda: bool(failures.saved(tmp_path / "failures")), process)
     process.send_signal(signal.SIGINT)
-    assert process.wait(timeout=60) == 130
+    assert process.wait() == 130
     assert failures.saved(tmp_path / "failures")
 
 

@@ -9,6 +9,7 @@ import xml.etree.ElementTree as ElementTree
 import pytest
 
 from stalerow.simulator.campaign import failures
+from stalerow.simulator.schedule.draw import Draw
 
 PROJECT = """
 from hypothesis import given
@@ -123,7 +124,31 @@ def test_a_session_without_schedules_is_left_alone(project):
     assert " stalerow " not in out
 
 
-def test_bad_seed_ranges_are_usage_errors(project):
-    code, out = project("--stalerow-seeds", "5")
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        (("--stalerow-seeds", "5"), "--stalerow-seeds: '5' is not a range of seeds: give A:B"),
+        (("--stalerow-seeds", "7:3"), "--stalerow-seeds: '7:3' is not a range of seeds"),
+        (("--stalerow-pp", "0"), "--stalerow-pp: '0' is not a pipeline size: give 1 to 64 ranks"),
+        (("--stalerow-kernels", "req-idz"), "unknown kernel set 'req-idz': did you mean 'req-idx'?"),
+        (("--stalerow-kernels", "none.py"), "--stalerow-kernels: none.py: neither a release"),
+        (("--stalerow-fault", "stale-rov"), "--stalerow-fault: unknown fault 'stale-rov'"),
+        (("--stalerow-runner", "v3"), "invalid choice: 'v3'"),
+    ],
+)
+def test_a_bad_option_is_one_usage_error_and_no_failing_test(project, options, says):
+    code, out = project(*options)
     assert code == 4
-    assert "--stalerow-seeds: '5' is not a range of seeds" in out
+    assert says in out
+    assert "Traceback" not in out
+    assert "FAILED" not in out
+
+
+def test_pipeline_size_runner_and_faithfulness_can_be_asked_for(project, tmp_path):
+    asked = ("--stalerow-pp", "2", "--stalerow-runner", "v2", "--stalerow-only-faithful")
+    code, out = project("--stalerow-kernels", "reference:batch-row", "--stalerow-seeds", "7:8", "-k", "seeds", *asked)
+    assert code == 1
+    (path,) = failures.saved(tmp_path / ".stalerow" / "failures")
+    origin = failures.load(path).failure.origin
+    assert origin.draw == Draw(7, pp=2, runner="v2", faithful=True)
+    assert f"{origin.command}   (the seed)" in out
