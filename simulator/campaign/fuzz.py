@@ -91,7 +91,7 @@ class Campaign:
 
     def __init__(self, options: Options, listener: Listener) -> None:
         self.options, self.listener, self.tally = options, listener, Tally()
-        self.subject, self.twin = options.subject, options.subject.twin()
+        self.subject, self.twin = options.subject, options.subject.twin(options.draw.interleave)
         self._flagged: dict[Draw, Universe] = {}
         self._explained: set[str] = set()
         self._begin(options.draws(), options.draws())

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 
 from stalerow.simulator.draw.picture import picture
 from stalerow.simulator.oracle.violations import Violation
+from stalerow.simulator.rank.released import RefusedLayout
 from stalerow.simulator.run.outcome import FaultUse, Outcome
 from stalerow.simulator.run.subject import Subject
 from stalerow.simulator.schedule.draw import Draw
@@ -26,7 +27,7 @@ class Seen:
 
     memory: as in `run.Outcome`, of the first run. parting: where runs that should have been equal part.
     order: that of a failing run, as deviations from the canonical one. faults: as in `run.Outcome`.
-    skipped: nothing was run, since the schedule lacks what a fault needs.
+    skipped: nothing was run, since the schedule lacks what a fault needs or the kernels' release refuses its layout.
     """
 
     draw: Draw
@@ -68,7 +69,10 @@ class Trial:
         lacking = self.subject.lacking(schedule)
         if lacking:
             return Seen(self.draw, None, (), (), True, len(schedule.requests), 0, faults=lacking, skipped=True)
-        outcomes = [self.subject.run(schedule) for _ in range(self.times)]
+        try:
+            outcomes = [self.subject.run(schedule) for _ in range(self.times)]
+        except RefusedLayout:
+            return Seen(self.draw, None, (), (), True, len(schedule.requests), 0, skipped=True)
         first = outcomes[0]
         differ = len({o.digest for o in outcomes}) > 1
         return Seen(

@@ -95,6 +95,8 @@ def execute(args: argparse.Namespace) -> int:
 
     if args.universes and args.runner == "v1":
         raise UsageError("--universes runs under runner v2 only: leave out --runner v1")
+    if args.universes and args.interleave:
+        raise UsageError("--universes packs the launches of many schedules: leave out --interleave, or --universes")
     if args.universes and args.resume:
         raise UsageError("--resume does not go with --universes: packs keep no account of what is done")
     for name in ("seed", "runs") if args.seeds else ():
@@ -162,7 +164,7 @@ def _report(path: str, options: Options, tally: Tally) -> None:
     for finding in tally.findings:
         failure = finding.failure
         # The NumPy twin checks every index, so it cannot take this process with it.
-        subject = failure.subject.twin() or failure.subject
+        subject = failure.subject.twin(failure.schedule.order.interleaves) or failure.subject
         if failure.violation is None or (failure.kind == "out of bounds" and subject == failure.subject):
             continue
         shown = pages[finding.path] = finding.path.with_suffix(".html")

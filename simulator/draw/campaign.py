@@ -24,6 +24,13 @@ SLOWEST_SHOWN = 0.05
 """Schedules a second below which nothing is said of the rate while failures are shrunk: nothing new is tried then."""
 
 
+def _refused(options: Options) -> tuple[str, str]:
+    """Which schedules were skipped, and what that means if all were."""
+    if options.subject.faults:
+        return "without what the fault needs", "no schedule has what the fault needs"
+    return "whose memory layout the release refuses", "the release refuses the memory layout of every schedule"
+
+
 class Screen:
     """A campaign's listener. Findings go to standard output, the live line to standard error."""
 
@@ -93,7 +100,7 @@ class Screen:
         scouted = f" (and {tally.scouted} with its NumPy twin)" if tally.scouted else ""
         self._say(f"\n{counted(tally.schedules, 'schedule')}{scouted} in {tally.seconds:.1f} s; violating: {kinds}")
         if tally.skipped:
-            self._say(f"skipped: {counted(tally.skipped, 'schedule')} without what the fault needs")
+            self._say(f"skipped: {counted(tally.skipped, 'schedule')} {_refused(self._options)[0]}")
         seen = ", ".join(f"{m} {tally.marks[m]}" for m in MARKS if m in tally.marks) or "none"
         self._say(f"marks (schedules that had one): {seen}")
         if tally.missed:
@@ -105,7 +112,7 @@ class Screen:
         for finding in [*tally.findings, *tally.breaches]:
             self._say(f"{finding.failure.kind}: {finding.path}")
         if not tally.schedules and not (tally.findings or tally.breaches or tally.interrupted):
-            why = "no schedule has what the fault needs" if tally.skipped else _nothing(self._options)
+            why = _refused(self._options)[1] if tally.skipped else _nothing(self._options)
             self._say(f"nothing was run: {why}")
         elif not (tally.findings or tally.breaches or tally.interrupted):
             if tally.first_seen:
@@ -165,7 +172,8 @@ def configuration(options: Options) -> str:
     drawn = ", ".join(f"{name}{value}" for name, value in fixed.items() if value is not None)
     drawn = drawn or "P, K, runner, layout, requests, aborts and order drawn"
     drawn += ", only what the engine may do" if draw.faithful else ""
-    twin = options.subject.twin()
+    drawn += ", programs interleaved" if draw.interleave else ""
+    twin = options.subject.twin(draw.interleave)
     lines = [
         f"kernels  {options.subject} (device {options.subject.device})",
         f"seeds    {last}{shard}{limit}",

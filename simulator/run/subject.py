@@ -84,12 +84,13 @@ class Subject(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         if self.faults:
             _faults(self.faults)
 
-    def twin(self) -> Subject | None:
-        """The NumPy specification of the same kernels, far faster than Triton's interpreter; None if there is none."""
+    def twin(self, interleaved: bool = False) -> Subject | None:
+        """The NumPy specification of the same kernels, far faster than Triton's interpreter; None if there is none, as
+        for `interleaved` schedules, since it has no programs."""
         from stalerow.kernels.sets import KERNEL_SETS
 
         name = REFERENCE + self.kernels
-        if self.worker or name not in KERNEL_SETS:
+        if self.worker or interleaved or name not in KERNEL_SETS:
             return None
         return Subject(kernels=name, faults=self.faults)
 

@@ -32,7 +32,7 @@ def failure_of(error: IsolationError, shrink: bool = True) -> tuple[Failure, str
     if draw is None or error.kernel_set is not None or not genuine(schedule):
         return as_it_is, ""
     seen = Seen(draw, violation, (outcome.digest,), (), True, len(schedule.requests), outcome.decisions)
-    finder = subject.twin() or (subject if subject.kernels.startswith("reference:") else None)
+    finder = subject.twin(schedule.order.interleaves) or (subject if subject.kernels.startswith("reference:") else None)
     if shrink and finder is not None:
         reduced = Reduction(seen, subject, finder).do()
         if reduced.confirmed and not reduced.differing:
@@ -46,7 +46,7 @@ def save_page(error: IsolationError, failure: Failure, path: Path, again: str) -
     from stalerow.simulator.draw.recorder import recorded
     from stalerow.simulator.files import write_beside
 
-    subject = failure.subject.twin() if error.kernel_set is None else None
+    subject = failure.subject.twin(failure.schedule.order.interleaves) if error.kernel_set is None else None
     run = error.run if subject is None else subject.run
     shown = path.with_suffix(".html")
     write_beside(shown, page([recorded(failure.schedule, run, str(failure.subject), again)]))

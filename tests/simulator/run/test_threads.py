@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import sys
 from pathlib import Path
 
 import msgspec
 import pytest
 
+from stalerow.kernels.external import DownloadError
+from stalerow.kernels.external.wheel import fetch
 from stalerow.kernels.sets import KernelSet, kernel_set
 from stalerow.simulator.campaign.shrink import shrink, signature
 from stalerow.simulator.draw.picture import picture
 from stalerow.simulator.errors import UsageError
+from stalerow.simulator.oracle.violations import Violation
+from stalerow.simulator.rank.released import RefusedLayout
 from stalerow.simulator.run.outcome import run
 from stalerow.simulator.run.subject import Subject
 from stalerow.simulator.schedule.choosers.lagging import DrawnLags
@@ -121,3 +127,56 @@ def test_lags_of_ranks_that_do_not_exist_are_refused() -> None:
     both = Order(lags=(), threads=Interleaving(seed=1))
     with pytest.raises(UsageError, match="lags beside threads"):
         validate(msgspec.structs.replace(schedule, order=both))
+
+
+def released(version: str) -> Subject:
+    compiled()
+    if not os.environ.get("STALEROW_NETWORK_TESTS"):
+        pytest.skip("STALEROW_NETWORK_TESTS is not set, so no release is downloaded")
+    try:
+        fetch("vllm", version)
+    except DownloadError as error:
+        pytest.skip(str(error))
+    return Subject(kernels=f"vllm=={version}", device="cpu")
+
+
+def raced(subject: Subject, seeds: int) -> list[Violation]:
+    """The first violation of every schedule of one rank that has one; layouts that the release refuses are left out."""
+    found = []
+    for seed in range(seeds):
+        with contextlib.suppress(RefusedLayout):
+            found += subject.run(Draw(seed, pp=1, faithful=True, interleave=True).schedule()).violations[:1]
+    return found
+
+
+@pytest.mark.network
+@pytest.mark.parametrize("version", ["0.25.0", "0.26.0", "0.27.1"])
+def test_a_count_that_is_reset_while_siblings_read_it_is_found_in_the_release(version: str) -> None:
+    first = raced(released(version), 12)[0]
+    assert (first.kind, first.launch) == ("torn copy", "postprocess")
+    race = first.race
+    assert not isinstance(race, msgspec.UnsetType)
+    assert race.first.program[1] != race.second.program[1], "programs of two states of one row"
+    assert {race.first.verb, race.second.verb} == {"load", "store"}
+    assert "num_accepted" in race.over
+
+
+@pytest.mark.network
+def test_a_window_that_tears_in_its_own_block_is_found_in_the_release() -> None:
+    found = raced(released("0.28.0"), 40)
+    assert {(v.kind, v.launch) for v in found} == {("torn copy", "postprocess")}
+    race = found[0].race
+    assert not isinstance(race, msgspec.UnsetType)
+    assert (race.first.program, race.block) == (race.second.program, found[0].target_block)
+    assert race.first.warp != race.second.warp
+
+
+@pytest.mark.network
+@pytest.mark.parametrize("version", ["0.29.0", "0.30.0", "0.32.0", "0.34.0"])
+def test_releases_without_these_races_are_clean_in_the_same_orders(version: str) -> None:
+    assert raced(released(version), 24) == []
+
+
+def test_a_campaign_runs_the_kernels_themselves_and_not_their_twin() -> None:
+    assert Subject().twin() is not None
+    assert Subject().twin(interleaved=True) is None
