@@ -18,7 +18,7 @@ from stalerow.scenarios.scenario import FORMAT, Scenario
 from stalerow.simulator.errors import UsageError
 from stalerow.simulator.files import parse_data, read_data
 from stalerow.simulator.oracle.violations import KINDS
-from stalerow.simulator.schedule.file import modern
+from stalerow.simulator.schedule.file import modern, with_nulls
 from stalerow.simulator.schedule.values import validate
 
 FOLDER = Path(__file__).parent
@@ -52,21 +52,13 @@ def _scenario(data: Any, source: str) -> Scenario:
     if data.get("format", FORMAT) != FORMAT:
         raise UsageError(f"{source}: scenario format {data['format']} is unknown: this release reads {FORMAT}")
     if "schedule" in data:
-        data["schedule"] = modern(_with_nulls(data["schedule"]))
+        data["schedule"] = modern(with_nulls(data["schedule"]))
     try:
         scenario = msgspec.convert(data, Scenario, strict=True)
     except (msgspec.ValidationError, ValueError, OverflowError) as error:
         raise UsageError(f"{source}: not a scenario: {' '.join(str(error).split())}") from None
     _check(scenario, source)
     return scenario
-
-
-def _with_nulls(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {k: _with_nulls(v) for k, v in value.items()}
-    if isinstance(value, list):
-        return [_with_nulls(v) for v in value]
-    return None if value == "none" else value
 
 
 def _check(scenario: Scenario, source: str) -> None:

@@ -277,6 +277,13 @@ def add_engine(parser: argparse.ArgumentParser, several: bool = False) -> None:
     parser.add_argument("--python", metavar="PATH", default=None, help="Python of an environment that has vLLM")
 
 
+def _known(engines: ReleasedEngines) -> None:
+    try:
+        _ = engines.profile
+    except ValueError as error:
+        raise UsageError(f"vLLM {engines.version}: {' '.join(str(error).split())}") from None
+
+
 @contextmanager
 def released_engines(python: str | None) -> Iterator[ReleasedEngines]:
     """The scheduler of an installed vLLM as an engine factory; whatever vLLM says is one line."""
@@ -287,6 +294,7 @@ def released_engines(python: str | None) -> Iterator[ReleasedEngines]:
         raise UsageError("--engine vllm needs --python PATH: the Python of an environment that has vLLM")
     try:
         with ReleasedEngines(python) as engines:
+            _known(engines)
             yield engines
     except LiveError as error:
         raise UsageError(f"{last_words(str(error))} (--python {python})") from None

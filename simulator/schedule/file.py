@@ -28,6 +28,8 @@ def load(path: str | os.PathLike[str]) -> Schedule:
     data = read_data(path, "a schedule file or a seed")
     if isinstance(data, dict) and "schedule" in data:  # a saved failure wraps its schedule
         data = data["schedule"]
+    if str(path).lower().endswith(".toml"):
+        data = with_nulls(data)
     return from_builtins(data, str(path))
 
 
@@ -47,6 +49,15 @@ def from_builtins(data: Any, source: str) -> Schedule:
         return validate(schedule)
     except UsageError as error:
         raise UsageError(f"{source}: {error}") from None
+
+
+def with_nulls(value: Any) -> Any:
+    """Parsed TOML, which has no null, with None where it says "none"."""
+    if isinstance(value, dict):
+        return {k: with_nulls(v) for k, v in value.items()}
+    if isinstance(value, list):
+        return [with_nulls(v) for v in value]
+    return None if value == "none" else value
 
 
 def modern(data: Any) -> Any:

@@ -65,3 +65,18 @@ def test_add_promotes_a_saved_failure(tmp_path: Path, capsys: pytest.CaptureFixt
     assert added.run().ok
     assert main(["scenarios", "add", str(saved), "--name", "mine", "--folder", str(tmp_path)]) == 2
     assert "exists already" in capsys.readouterr().err
+
+
+def test_add_refuses_what_is_not_clean_without_its_faults(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A finding in the kernels makes no scenario: there is no fault to leave out."""
+    schedule = load(FOLDER / "stale-row.toml").schedule
+    assert schedule is not None
+    subject = Subject(kernels="reference:batch-row")
+    violation = subject.run(schedule).violations[0]
+    failure = failures.Failure(kind=violation.kind, subject=subject, violation=violation, schedule=schedule)
+    saved = failures.save(failure, tmp_path)
+    assert main(["scenarios", "add", str(saved), "--name", "mine", "--folder", str(tmp_path)]) == 2
+    error = capsys.readouterr().err
+    assert "would never pass as a scenario" in error
+    assert error.count("\n") == 1
+    assert not (tmp_path / "mine.toml").exists()

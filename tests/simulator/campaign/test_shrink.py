@@ -96,3 +96,10 @@ def test_edits_are_valid_and_different(seed):
     assert made
     for edited in made:
         assert validate(edited) == edited != schedule
+
+
+def test_shrinking_ends_when_its_time_is_up():
+    schedule = from_seed(25)
+    shrunk = shrink(SUBJECT, schedule, first(schedule), shrink_s=0.0)
+    assert shrunk.runs == 0
+    assert first(shrunk.schedule) == first(schedule)

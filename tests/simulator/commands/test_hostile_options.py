@@ -134,3 +134,39 @@ def test_sizes_are_compared_with_the_memory_that_is_free(monkeypatch: pytest.Mon
         sizes.check_bytes(1 << 40, "this takes", "--it")
     monkeypatch.setattr(sizes, "free_bytes", lambda: None)
     sizes.check_bytes(1 << 40, "this takes", "--it")
+
+
+@pytest.mark.parametrize("command", [("conform", "--live"), ("run", "1", "--engine", "vllm")], ids=" ".join)
+def test_a_release_whose_rules_are_not_known_is_named(
+    command: tuple[str, ...], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    python = tmp_path / "python"
+    python.write_text("#!/bin/sh\necho '{\"ready\": \"0.99.0\"}'\ncat >/dev/null\n")
+    python.chmod(0o755)
+    assert main([*command, "--python", str(python)]) == 2
+    error = capsys.readouterr().err
+    assert error.count("\n") == 1
+    assert "0.99.0" in error
+
+
+def test_a_cache_that_cannot_be_written_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("STALEROW_CACHE", str(tmp_path / "file"))
+    assert main(["kernels", "show", "vllm==0.0.1"]) == 2
+    error = capsys.readouterr().err.splitlines()[-1]
+    assert str(tmp_path / "file") in error
+
+
+def test_a_toml_schedule_says_none_as_a_scenario_does(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    from stalerow.scenarios.loader import FOLDER
+
+    text = (FOLDER / "stale-row.toml").read_text().split("[schedule]\n")[1].replace("[schedule.", "[")
+    text = text.replace("[[schedule.", "[[").replace("[limits]\n", '[limits]\nretention_interval = "none"\n')
+    assert 'retention_interval = "none"' in text
+    (tmp_path / "s.toml").write_text(text)
+    saved = tmp_path / "s.json"
+    arguments = ["run", str(tmp_path / "s.toml"), "--kernels", "reference:req-idx", "--quiet", "--save", str(saved)]
+    assert main(arguments) == 0, capsys.readouterr().err
+    assert '"retention_interval": null' in saved.read_text()

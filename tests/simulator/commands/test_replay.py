@@ -5,6 +5,7 @@ import json
 import re
 
 import pytest
+from rich.console import Console
 
 from stalerow.simulator.campaign import failures, findings
 from stalerow.simulator.campaign.shrink import signature
@@ -140,8 +141,6 @@ def test_step_prints_every_event_where_nobody_can_be_asked(saved, capsys):
 
 def talk(failure, answers):
     """What a walk shows to somebody who gives these answers, and its prompts without the keys."""
-    from rich.console import Console
-
     from stalerow.simulator.draw.walk import walk
 
     left, asked = iter(answers), []
@@ -191,3 +190,12 @@ def test_shrinking_kept_the_signature(failure):
     outcome = BATCH_ROW.run(failure.schedule)
     assert signature(outcome.violations[0]) == signature(failure.violation)
     assert outcome.digest == failure.digest
+
+
+def test_the_end_of_input_ends_a_walk(failure):
+    from stalerow.simulator.draw.walk import walk
+
+    def ask(prompt):
+        raise EOFError
+
+    walk(failure.subject, failure.schedule, Console(file=io.StringIO()), ask=ask, events=True)

@@ -31,6 +31,7 @@ def test_a_recorded_run_drives_kernels_and_oracle(stalerow, tmp_path):
     )
     assert code == 0
     assert "clean: reference:req-idx, 75 steps" in out
+    assert "stopped early" not in out
     assert f"every step as recorded in {PREEMPT}: 75 steps, 6839 values, block ids included" in out
     digest = out.split("digest ")[1].split()[0]
     assert digest in stalerow(saved, "--kernels", "reference:req-idx", "--quiet")[1]

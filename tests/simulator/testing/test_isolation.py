@@ -7,6 +7,7 @@ import pytest
 from stalerow.kernels.sets import kernel_set
 from stalerow.simulator.oracle.violations import KINDS, MARKS
 from stalerow.simulator.run.outcome import Outcome, run
+from stalerow.simulator.schedule.draw import Draw
 from stalerow.simulator.schedule.generate import from_seed
 
 SEEDS = range(60)
@@ -61,3 +62,9 @@ def test_every_mark_occurs_in_the_first_500_seeds() -> None:
             break
     assert [m for m in MARKS if not seen[m]] == [], "marks that no schedule reached"
     assert {*seen} <= {*MARKS}
+
+
+@pytest.mark.parametrize(("seed", "family"), [(45, 5), *((seed, seed % 7) for seed in range(60, 90))])
+def test_no_operation_of_a_correct_rank_reads_a_later_step_s_staging(seed: int, family: int) -> None:
+    schedule = Draw(seed, pp=2, runner="v2", family=family).schedule()
+    assert [v.explanation for v in run(schedule, REQ_IDX).violations] == []
