@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from stalerow.simulator.engine.draft_step import StepDraft
 from stalerow.simulator.engine.hits import Hit
 from stalerow.simulator.engine.request import Request, Status
+from stalerow.simulator.errors import BrokenRule
 
 if TYPE_CHECKING:
     from stalerow.simulator.engine.scheduler import Scheduler
@@ -34,7 +35,7 @@ class Admission:
         most = scheduler.config.max_num_active_seqs or scheduler.config.max_num_seqs
         while queue and draft.budget > 0 and len(scheduler.running) < most:
             request = queue.first
-            if request.num_stale_output_tokens and not request.drops_stale_output:
+            if not scheduler.policies.stale.may_resume(request):
                 request.was_skipped = True
                 skipped.append(queue.pop())
             elif not self._admit(request, draft, threshold, hold):
@@ -75,10 +76,13 @@ class Admission:
                 # Rather wait than break the uniform width of a decode batch.
                 return 0, 0
             num_tokens += padding
-        if 0 < threshold < num_tokens:
+        cut = 0 < threshold < num_tokens
+        if cut:
             num_tokens = threshold
         num_tokens = scheduler.clip_chunk(request, start, min(num_tokens, draft.budget))
         if padding and num_tokens and num_tokens != 1 + padding:
+            if cut and scheduler.policies.drafts.keeps_cut_padding():
+                raise BrokenRule(f"{request.id} is padded to {1 + padding} tokens and given {num_tokens}")
             return 1, 0
         return num_tokens, padding
 

@@ -88,7 +88,7 @@ class KVCache:
                 manager.adopt_hit(table, blocks, hit.num_tokens)
         new = [tuple(manager.allocate(table, num_tokens, num_slots)) for manager, table in zip(self.managers, tables)]
         # Drafts may be rejected, so only known tokens are hashed.
-        self.cache_blocks(request, min(num_tokens, request.num_tokens))
+        self.cache_blocks(request, self._policies.hashes.certain_tokens(num_tokens, request.num_tokens))
         return tuple(new)
 
     def _tables_of(self, request: Request) -> tuple[Table, ...]:

@@ -86,8 +86,9 @@ class Manager:
                 continue
             # A hash of fewer tokens (a partial tail that filled up) gives way to the full one.
             self._pool.forget(block)
-            prefix = request.block_hashes[(column + 1) * self._hashes_per_block - 1]
-            self._pool.register(block, prefix, self._entry(request, (column + 1) * self.block_size))
+            boundary = self._policies.hashes.boundary(column, self.block_size)
+            prefix = request.block_hashes[boundary // self._rules.hash_block_size - 1]
+            self._pool.register(block, prefix, self._entry(request, boundary))
         table.num_cached = end
 
     def _num_full_blocks(self, request: Request, num_tokens: int) -> int:

@@ -43,6 +43,10 @@ class ReusePolicy(_Decision):
 class FreePolicy(_Decision):
     """When blocks go back to the pool, and which recurrent states are no longer needed."""
 
+    def retired_columns(self, num_settled_tokens: int, block_size: int) -> int:
+        """Leading columns of a recurrent group whose states are given up: all below the last settled token's."""
+        return max(num_settled_tokens - 1, 0) // block_size
+
     def release(self, pool: BlockPool, blocks: Iterable[int], request: Request) -> None:
         """Give up the blocks of a finished, aborted or preempted request: at once, steps in flight or not.
 
@@ -136,11 +140,28 @@ class PreemptionPolicy(_Decision):
 
 
 class StalePolicy(_Decision):
-    """Which output of a preempted request is stale."""
+    """Which output of a preempted request is stale, and when the request may come back."""
+
+    def may_resume(self, request: Request) -> bool:
+        """Whether a request may be admitted: not before stale output that will be delivered has come in, since it would
+        sample positions twice."""
+        return not request.num_stale_output_tokens or request.drops_stale_output
 
     def stale_tokens(self, request: Request) -> int:
         """Tokens in flight at a preemption: their output is delivered, but must not touch the reset counters."""
         return request.num_in_flight_tokens
+
+
+class HashPolicy(_Decision):
+    """Which prefix a full block is registered under, and of how many tokens blocks may be registered."""
+
+    def certain_tokens(self, num_scheduled: int, num_known: int) -> int:
+        """Tokens that a schedule may hash: drafts can be rejected, so only known ones."""
+        return min(num_scheduled, num_known)
+
+    def boundary(self, column: int, block_size: int) -> int:
+        """Tokens of the prefix that the block in a column serves."""
+        return (column + 1) * block_size
 
 
 class RetentionPolicy(_Decision):
@@ -217,6 +238,11 @@ class DraftPolicy(_Decision):
             drafts = min(config.num_speculative_tokens, count)
         return drafts
 
+    def keeps_cut_padding(self) -> bool:
+        """Whether an admission padded to a decode's width stays padded though the chunk threshold has cut it: the
+        engine's assertion fails then, as that of models without recurrent groups does."""
+        return False
+
     def lookahead_tokens(self, config: EngineConfig) -> int:
         """Attention slots to reserve past a step's tokens, for the KV that the drafter's own layers write."""
         return config.num_speculative_tokens if config.drafter == "mtp" else 0
@@ -231,6 +257,10 @@ class DraftPolicy(_Decision):
         Lookahead would move the column as soon as a chunk ends on a boundary.
         """
         return num_tokens
+
+    def relocated(self, length: int, running: int, num_speculative_blocks: int) -> range:
+        """Columns whose unused speculative blocks move behind a new running column, of a list of `length` columns."""
+        return range(max(length - num_speculative_blocks, 0), min(length, running))
 
     def decode_interval(self, config: EngineConfig) -> int:
         """Steps between two decodes of a request, so that `P` batches alternate (MRV2, asynchronous)."""
@@ -248,6 +278,7 @@ class Policies:
     hits: HitPolicy = field(default_factory=HitPolicy)
     preemption: PreemptionPolicy = field(default_factory=PreemptionPolicy)
     stale: StalePolicy = field(default_factory=StalePolicy)
+    hashes: HashPolicy = field(default_factory=HashPolicy)
     retention: RetentionPolicy = field(default_factory=RetentionPolicy)
     zeroing: ZeroingPolicy = field(default_factory=ZeroingPolicy)
     drafts: DraftPolicy = field(default_factory=DraftPolicy)

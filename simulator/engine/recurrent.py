@@ -98,7 +98,7 @@ class RecurrentManager(Manager):
 
     def _relocate(self, table: Table, length: int, running: int) -> None:
         """Move the unused speculative blocks left of the new running column to the end of the list."""
-        for column in range(max(length - self.num_speculative_blocks, 0), min(length, running)):
+        for column in self._policies.drafts.relocated(length, running, self.num_speculative_blocks):
             table.blocks.append(table.blocks[column])
             table.blocks[column] = NULL_BLOCK
 
@@ -131,7 +131,7 @@ class RecurrentManager(Manager):
 
         The latest but one allocation is still the source of the copy into the running column.
         """
-        end = min(max(num_settled_tokens - 1, 0) // self.block_size, len(table.blocks))
+        end = min(self._policies.frees.retired_columns(num_settled_tokens, self.block_size), len(table.blocks))
         if end > table.num_retired:
             freed = []
             for column in range(end - 1, table.num_retired - 1, -1):

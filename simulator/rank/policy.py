@@ -85,6 +85,17 @@ class RankPolicy:
         """Rejected drafts to take back from num_computed_tokens (vLLM #44697)."""
         return num_rejected
 
+    def needs_output(self, num_tokens: int, prefill_len: int, capped: bool) -> bool:
+        """Whether a row's output is deferred: it reaches its prefill's end, and the request goes on (`capped`: not).
+
+        num_tokens: computed tokens after the step, as the host counts them.
+        """
+        return num_tokens >= prefill_len and not capped
+
+    def received(self, tokens: np.ndarray, drafted: bool) -> np.ndarray:
+        """Sampled tokens as a rank receives them: int64 [rows, K+1]; `drafted`: whether any draft was verified."""
+        return tokens
+
     def blocks_to_zero(self, step: Step) -> Sequence[int]:
         return step.zero
 

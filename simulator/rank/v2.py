@@ -34,6 +34,7 @@ from stalerow.simulator.rank.operations import (
 )
 from stalerow.simulator.rank.ring import DeferredRing, RingEntry
 from stalerow.simulator.rank.slots import SlotTable
+from stalerow.simulator.rank.wires import SampledOutput
 
 
 class RankV2(Rank):
@@ -98,10 +99,11 @@ class RankV2(Rank):
         def bookkeeping() -> None:
             out = wires.sampled[of]
             rejected = self.policy.rejected(self.backend.to_host(out.num_rejected), self.is_last)
+            tokens = out.tokens if self.is_last else self._received(out)
             self.ops.post_update(
                 self.slots,
                 idx_mapping,
-                out.tokens,
+                tokens,
                 out.num_sampled,
                 self.device(rejected, "int32"),
                 qsl,
@@ -120,6 +122,10 @@ class RankV2(Rank):
             self._late.append(saving)
         else:
             self.push(saving)
+
+    def _received(self, out: SampledOutput) -> Any:
+        drafted = bool((self.backend.to_host(out.num_sampled) + self.backend.to_host(out.num_rejected) > 1).any())
+        return self.backend.from_host(self.policy.received(self.backend.to_host(out.tokens), drafted))
 
     def free(self, step: Step) -> None:
         left = {}
@@ -206,7 +212,7 @@ class RankV2(Rank):
             tails.append(prefilling and row.num_tokens - row.num_drafts == 1)
             # A request that ends with its first token has no use for another one.
             capped = prefilling and prefill + 1 >= self.length_cap[slot]
-            needs_output.append(computed + row.num_tokens >= prefill and not capped)
+            needs_output.append(self.policy.needs_output(computed + row.num_tokens, prefill, capped))
         if any(tails):
             decodes = self._with_tails(rows, slots, decodes, tails)
         width = self.pipeline.drafts + 1

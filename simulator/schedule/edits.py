@@ -38,7 +38,28 @@ def _changes(schedule: Schedule) -> Iterator[dict[str, Any]]:
     yield from _fewer_deviations(schedule)
     yield from _smaller_pipeline(schedule)
     yield from _plainer_requests(schedule)
+    yield from _smaller_blocks(schedule)
     yield from _plainer_memory(schedule)
+
+
+def _smaller_blocks(schedule: Schedule) -> Iterator[dict[str, Any]]:
+    """Blocks of half the tokens, with prompts as they are or half as long; as many slots in the pool as before."""
+    layout, limits = schedule.layout, schedule.limits
+    sizes = [group.block_size for group in layout.groups]
+    if any(size % 2 for size in sizes) or layout.recurrent_block_size // 2 <= layout.num_drafts:
+        return
+    groups = tuple(replace(group, block_size=group.block_size // 2) for group in layout.groups)
+    interval, unit = limits.retention_interval, limits.prefix_match_unit
+    fields = {
+        "layout": replace(layout, groups=groups, num_blocks=2 * layout.num_blocks - 1),
+        "limits": replace(
+            limits, retention_interval=interval and interval // 2, prefix_match_unit=unit and max(unit // 2, 1)
+        ),
+    }
+    yield fields
+    shares = [r.share and (r.share[0], r.share[1] // 2) for r in schedule.requests]
+    halved = [replace(r, prompt_len=(r.prompt_len + 1) // 2, share=s) for r, s in zip(schedule.requests, shares)]
+    yield fields | {"requests": tuple(halved)}
 
 
 def _fewer_requests(schedule: Schedule) -> Iterator[dict[str, Any]]:

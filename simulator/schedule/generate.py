@@ -263,6 +263,8 @@ def _resets(draw: _Draw) -> tuple[Reset, ...]:
 def _limits(draw: _Draw, drafts: int, block_size: int, requests: Sequence[Request], policy: SchedulingPolicy) -> Limits:
     longest = max(r.prompt_len + r.max_tokens for r in requests)
     threshold = draw.of((0,) * 10 + (block_size, block_size + 3), "chunk threshold")
+    if drafts and draw.chance(20, "chunks of a few tokens"):
+        threshold = draw.between(1, drafts, "short chunk threshold")
     return Limits(
         max_num_seqs=draw.of((4, 3, 2, 6), "max_num_seqs"),
         max_num_batched_tokens=max(draw.of((64, 16, 24, 32), "token budget"), block_size + drafts + 1),

@@ -34,7 +34,20 @@ BUGS = [
     "wild-leak",
     "hash-before-write",
     "foreign-hit",
+    "preempted-output",
+    "padded-indices",
+    "uncommitted-accept",
+    "dropped-tracking",
+    "broadcast-width",
+    "padded-first-step",
+    "threshold-assert",
 ]
+
+UNREPORTED = {"broadcast-width", "threshold-assert"}
+"""Seen in the releases themselves; nobody has reported them."""
+
+RARE = {"threshold-assert"}
+"""Not met by plain fuzzing: a one-token prompt must join decodes while no prompt is longer than a tiny threshold."""
 
 SCENARIOS = list(catalogue().values())
 MODELLED = [s for s in SCENARIOS if s.status == "modelled"]
@@ -61,7 +74,7 @@ def test_every_fault_has_a_scenario_of_its_own() -> None:
     assert {*builtin_faults()} == {s.faults[0] for s in MODELLED if len(s.faults) == 1}
 
 
-@pytest.mark.parametrize("scenario", MODELLED, ids=_names(MODELLED))
+@pytest.mark.parametrize("scenario", [s for s in MODELLED if s.id not in RARE], ids=lambda s: s.name)
 def test_plain_fuzzing_finds_each_from_every_starting_seed(scenario: Scenario) -> None:
     measured = scenario.measured
     assert measured is not None
@@ -74,9 +87,9 @@ def test_plain_fuzzing_finds_each_from_every_starting_seed(scenario: Scenario) -
 def test_what_is_told_about_a_scenario_is_complete(scenario: Scenario) -> None:
     assert scenario.id in BUGS
     assert scenario.title
-    assert scenario.reports
+    assert scenario.reports or scenario.id in UNREPORTED
     assert len(scenario.text.split()) > 20
-    assert scenario.links or scenario.id == "dirty-rows"
+    assert scenario.links or scenario.id in {"dirty-rows", *UNREPORTED}
 
 
 def test_one_schedule_of_the_catalogue_has_the_sizes_of_its_report() -> None:
