@@ -38,7 +38,7 @@ class Row(NamedTuple):
 # steps without it, which without another request gather nothing.
 ROWS = (
     Row("cross-request copy", BATCH_ROW, 10, 2, 250),
-    Row("wrong position", BATCH_ROW, 20, 3, 520, pp=3),
+    Row("wrong position", BATCH_ROW, 60, 2, 300),
     Row("use after free", fault("optimistic-free"), 15, 1, 150),
     Row("stale slot", fault("stale-accept"), 15, 3, 160),
     Row("torn copy", fault("overlap-shift"), 15, 1, 110),
@@ -46,7 +46,7 @@ ROWS = (
     Row("poisoned cache", fault("wrong-grid-split"), 15, 2, 130),
     Row("dead binding", fault("dead-binding"), 5, 1, 110),
     Row("rank divergence", fault("rank-divergence"), 10, 1, 110),
-    Row("out of bounds", fault("address-width"), 5, 2, 120),
+    Row("out of bounds", fault("address-width"), 5, 3, 120),
 )
 
 
