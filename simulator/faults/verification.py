@@ -40,7 +40,7 @@ class UncommittedAccept(Fault):
     summary = "states of accepted n-gram drafts are not committed"
     reports = ("sglang#26351",)
     expected = ("wrong position", "stale slot", "torn copy")
-    launches = ("scatter_accepted", "post_update", "forward", "precopy", "postprocess")
+    launches = ("post_update", "forward", "precopy", "postprocess")
 
     def wrap_ops(self, kernels: KernelSet, schedule: Schedule) -> Operators:
         wrapped: Any = _NeverCommits(kernels.ops, kernels) if schedule.pipeline.drafter == "ngram" else kernels.ops
