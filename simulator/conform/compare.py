@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
+from stalerow.simulator.conform.held import first_held
 from stalerow.simulator.conform.replay import Replay
 from stalerow.simulator.conform.trace import Record, ScheduleRecord, Trace, UpdateRecord, load_trace
 from stalerow.simulator.engine import Profile
@@ -26,7 +27,8 @@ Path_ = tuple[str | int, ...]
 class Conformance:
     """The result for one run: records (schedules and processed outputs), steps and single values compared.
 
-    `raised`: the engine under comparison failed by itself, and where; then nothing was compared.
+    `raised`: the engine under comparison failed by itself, and where; then nothing was compared. `held`: what is wrong
+    with the blocks that it held, or with whom it let wait.
     """
 
     name: str
@@ -36,6 +38,7 @@ class Conformance:
     values: int
     difference: str | None
     raised: str | None = None
+    held: str | None = None
 
     @property
     def place(self) -> str:
@@ -44,8 +47,8 @@ class Conformance:
 
     @property
     def agrees(self) -> bool:
-        """Whether every value of every record is the same."""
-        return self.difference is None and self.raised is None
+        """Whether every value of every record is the same, and what the engine held is what it needed."""
+        return self.difference is None and self.raised is None and self.held is None
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +116,7 @@ def compare_trace(name: str, trace: Trace, profile: Profile | str | None = None)
             (record for record in got if not isinstance(record, ScheduleRecord) or record.step <= last),
             len(records),
         )
-    return _compare(name, version, records, got)
+    return replace(_compare(name, version, records, got), held=first_held(trace))
 
 
 def _compare(name: str, version: str, expected: Sequence[Record], got: Iterator[Record]) -> Conformance:

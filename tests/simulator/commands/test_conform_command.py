@@ -42,6 +42,27 @@ def test_the_first_difference_is_said_in_words(stalerow):
     assert "1 differ" in out
 
 
+def test_a_recorded_scheduler_that_keeps_a_block_is_told_beside_the_difference(stalerow, tmp_path):
+    """A request keeps the state of its first column, long after it was retired."""
+    data = json.loads(gzip.decompress((TRACES / "v032_04_P2_K2_preempt_resume.json.gz").read_bytes()))
+    blocks = data["meta"]["config"]["num_blocks"]
+    for record in data["trace"]:
+        lists = record.get("sched_blocks", {})
+        used = {block for groups in lists.values() for ids in groups for block in ids}
+        long = [groups[0] for groups in lists.values() if len(groups[0]) > 6 and not any(groups[0][:3])]
+        if long and record["free_blocks"]:
+            long[0][0] = next(block for block in range(1, blocks) if block not in used)
+            break
+    else:
+        raise AssertionError("no request keeps so many columns")
+    (tmp_path / "t.json").write_text(json.dumps(data))
+    code, out, _ = stalerow(tmp_path / "t.json")
+    assert code == 1
+    assert "differs, resources wrong" in out
+    assert "  leak: " in out
+    assert "1 differ; in 1 resources are wrong" in out
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
