@@ -53,6 +53,8 @@ def print_serving(results: Sequence[RunResult], expected_length: float) -> None:
         markup=False,
     )
     for result in results:
+        if result.held:
+            out.print(f"{result.kernels}, PP {result.pipeline_parallel_size}: {result.held}", markup=False)
         if result.died:
             out.print(f"{result.kernels}, PP {result.pipeline_parallel_size}: {result.died}", markup=False)
     _print_published(out)

@@ -16,6 +16,8 @@ from stalerow.kernels.sets import KernelSet
 from stalerow.simulator.engine.core import Delivered, EngineCore
 from stalerow.simulator.engine.step import Step
 from stalerow.simulator.errors import InternalError, UsageError
+from stalerow.simulator.oracle.resources import Resources
+from stalerow.simulator.oracle.violations import Violation
 from stalerow.simulator.rank.operations import Forward, Operation, Postprocess, PostUpdate, Precopy, Sample
 from stalerow.simulator.rank.policy import RankPolicy
 from stalerow.simulator.rank.v2 import RankV2
@@ -79,7 +81,8 @@ class NoPoison:
 
 
 class Serving:
-    """Runs one workload once. `died` says what killed the engine, if anything did."""
+    """Runs one workload once. `died` says what killed the engine, if anything did; `found` what the engine held without
+    need, or let wait."""
 
     def __init__(
         self,
@@ -102,6 +105,8 @@ class Serving:
         except ValueError as error:
             raise UsageError(str(error)) from None
         self.layout = schedule.layout
+        self.found: list[Violation] = []
+        self.resources = Resources(self.core.config, self.found)
         self.model = ClosedLoop(requests, options.block_size, options.num_speculative_tokens, acceptance, seed)
         self.client = Client(requests, max_concurrency, costs.client)
         self.wires = Wires()
@@ -130,6 +135,8 @@ class Serving:
             self._act(enabled[self.order.next(enabled)], enabled)
         if not self.died and not self.client.done:
             raise InternalError(f"nothing can act with steps {self.core.inflight} in flight")
+        if not self.died:
+            self.resources.final()
 
     def _enabled(self) -> list[str]:
         starts, times = self.starts, self.times
@@ -252,6 +259,7 @@ class Serving:
 
     def scheduled(self, loop: EngineLoop, step: Step) -> None:
         self.last_step = step
+        self.resources.scheduled(step)
         self.preemptions += len(step.preempted)
         self.times.engine = self._now + self.costs.schedule
         self.times.sent[step.number] = self.times.engine + self.costs.message
@@ -271,6 +279,7 @@ class Serving:
 
     def delivered(self, loop: EngineLoop, step: Step, delivered: Delivered) -> None:
         sampled = self.sampled(step)
+        self.resources.processed(step, {request: len(tokens) for request, tokens in sampled.items()})
         done = self.times.engine = self._now + (self.costs.process if step.rows else 0)
         if self._listener is not None:
             self._listener.processed(step, delivered, len(self.core.inflight), self._now, done)

@@ -47,8 +47,9 @@ class RunResult(msgspec.Struct, frozen=True, kw_only=True):
     """One run. Rates are per second and lengths are means; times in milliseconds; all of virtual time.
 
     `acceptance_length`: tokens per verification step. `poisoned_blocks` of the `cached_blocks` that the prefix cache
-    offers at the end hold something else than their prefix on some rank. `outputs`: digest of all answers; `digest`: of
-    what happened, the same on every backend; `memory`: of the pages at the end, which is too unless copies collide.
+    offers at the end hold something else than their prefix on some rank. `held`: what the engine held without need.
+    `outputs`: digest of all answers; `digest`: of what happened, the same on every backend; `memory`: of the pages at
+    the end, which is too unless copies collide.
     """
 
     kernels: str
@@ -72,6 +73,7 @@ class RunResult(msgspec.Struct, frozen=True, kw_only=True):
     steps: int
     duration_s: float
     died: str
+    held: str = ""
     outputs: str
     digest: str
     memory: str
@@ -79,7 +81,7 @@ class RunResult(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def clean(self) -> bool:
-        return not (self.stuck or self.differing or self.poisoned_blocks or self.died)
+        return not (self.stuck or self.differing or self.poisoned_blocks or self.died or self.held)
 
 
 def summarise(serving: Serving, max_concurrency: int, seed: int) -> RunResult:
@@ -117,6 +119,7 @@ def summarise(serving: Serving, max_concurrency: int, seed: int) -> RunResult:
         steps=serving.engine.steps,
         duration_s=end / US,
         died=serving.died,
+        held=f"{serving.found[0].kind}: {serving.found[0].explanation}" if serving.found else "",
         outputs=_outputs(serving.model.progress.values()),
         digest=_digest(serving, poisoned),
         memory=_memory(serving),

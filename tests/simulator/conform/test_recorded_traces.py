@@ -179,8 +179,8 @@ def rewritten(path: Path, change: Callable[[dict[str, Any]], None], folder: Path
         ),
         (lambda data: data["meta"].update(encoder_budget=5), r"recorded with encoder_budget \(meta\), which is not"),
         (
-            lambda data: data["workload"]["requests"][0].update(cache_salt="a"),
-            r"recorded with cache_salt \(workload\.requests\[0\]\), which is not modelled",
+            lambda data: data["workload"]["requests"][0].update(lora="a"),
+            r"recorded with lora \(workload\.requests\[0\]\), which is not modelled",
         ),
         (lambda data: data["meta"].update(defer_block_free=True), "blocks kept back at a free"),
         (lambda data: data["meta"].update(versions={}), "versions name nothing, expected 'vllm' among them"),

@@ -92,3 +92,17 @@ def test_compiled_kernels_give_the_digest_of_their_reference(kernels: str) -> No
 
 def test_synchronous_scheduling_and_no_drafts_run() -> None:
     assert small_run("reference:req-idx", 2, async_scheduling=False).clean
+
+
+def test_an_engine_that_keeps_blocks_without_need_is_not_clean(monkeypatch) -> None:
+    from stalerow.simulator.faults import resolve
+    from stalerow.simulator.serve import loop
+
+    leaking = resolve(["wild-leak"])
+    core = loop.EngineCore
+    monkeypatch.setattr(loop, "EngineCore", lambda config, profile: core(config, profile, leaking.policies()))
+    broken = small_run("reference:req-idx", 2)
+    assert broken.held.startswith("leak: ")
+    assert not broken.clean
+    monkeypatch.undo()
+    assert small_run("reference:req-idx", 2).held == ""
