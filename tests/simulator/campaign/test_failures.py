@@ -109,13 +109,13 @@ def test_half_written_files_of_dead_processes_are_swept(tmp_path, failure):
 def test_fields_of_other_releases_are_named_and_left_out(tmp_path, data, failure):
     data["mood"] = "blue"
     data["schedule"]["pipeline"]["expert_parallel"] = 2
-    data["schedule"]["requests"][0]["priority"] = 1
+    data["schedule"]["requests"][0]["lora"] = 1
     loaded = failures.load(rewrite(tmp_path, data))
     assert loaded.failure == failure
     assert loaded.problems == (
         "mood is not known to this release: left out",
         "schedule.pipeline.expert_parallel is not known to this release: left out",
-        "schedule.requests[0].priority is not known to this release: left out",
+        "schedule.requests[0].lora is not known to this release: left out",
     )
 
 
