@@ -43,9 +43,12 @@ class Outputs:
             stale = request.num_stale_output_tokens > 0
             if stale:
                 request.num_stale_output_tokens -= row.num_tokens
-                if request.drops_stale_output:
-                    continue
             tokens = sampled.get(row.request, ())
+            if stale and request.drops_stale_output:
+                # Drafts come apart from the output, so those of a dropped one are taken all the same.
+                if tokens and request.status is Status.RUNNING:
+                    self._take_drafts(request, len(step.rows))
+                continue
             if not tokens:
                 continue
             if row.num_drafts and not stale:
@@ -78,13 +81,17 @@ class Outputs:
             if was_running and self._caches_on_output(had_placeholders):
                 self._scheduler.cache.cache_blocks(request, self._settled_tokens(request))
         if finish is None:
-            fresh = was_running and not stale and not request.is_prefill_chunk
-            if not self._config.async_scheduling and fresh:
-                request.num_spec_tokens = self._scheduler.policies.drafts.placeholders(self._config, num_rows)
+            if was_running and not stale:
+                self._take_drafts(request, num_rows)
             return count, None
         (self._scheduler.running if was_running else self._scheduler.waiting).remove(request)
         self._scheduler.finish(request, finish)
         return count, FINISH_REASONS[finish]
+
+    def _take_drafts(self, request: Request, num_rows: int) -> None:
+        """A synchronous engine learns a step's drafts after its output; an asynchronous one never does."""
+        if not self._config.async_scheduling and not request.is_prefill_chunk:
+            request.num_spec_tokens = self._scheduler.policies.drafts.placeholders(self._config, num_rows)
 
     def _finish_status(self, request: Request, token: int) -> Status | None:
         if token in request.stop_token_ids:

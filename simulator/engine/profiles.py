@@ -30,6 +30,8 @@ class Profile:
     goes_on_after_self_preemption: under priorities, a request that preempted itself does not end the pass over the
         running ones, which are more urgent (0.33).
     holds_prefill_locally: `prefill_schedule_interval` acts in an engine without data parallelism too (0.33).
+    stages_table_contents: block ids for the ranks' tables go through host-shared staging buffers too (0.34); before,
+        they were copied in stream order.
     has_runner_v1: the release ships Model Runner V1 (up to 0.33).
     """
 
@@ -43,6 +45,7 @@ class Profile:
     caches_synchronous_outputs: bool
     goes_on_after_self_preemption: bool
     holds_prefill_locally: bool
+    stages_table_contents: bool
     has_runner_v1: bool
 
 
@@ -60,6 +63,7 @@ _PROFILES = {
             caches_synchronous_outputs=False,
             goes_on_after_self_preemption=False,
             holds_prefill_locally=False,
+            stages_table_contents=False,
             has_runner_v1=True,
         ),
         Profile(
@@ -73,6 +77,7 @@ _PROFILES = {
             caches_synchronous_outputs=False,
             goes_on_after_self_preemption=True,
             holds_prefill_locally=True,
+            stages_table_contents=False,
             has_runner_v1=True,
         ),
         Profile(
@@ -86,6 +91,7 @@ _PROFILES = {
             caches_synchronous_outputs=True,
             goes_on_after_self_preemption=True,
             holds_prefill_locally=True,
+            stages_table_contents=True,
             has_runner_v1=False,
         ),
     )

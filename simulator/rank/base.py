@@ -17,6 +17,7 @@ from stalerow.kernels.base.binding import Cache
 from stalerow.kernels.base.memory import POISON, BlockTables, Pool, SlotState
 from stalerow.kernels.own.operators import ForwardStep
 from stalerow.kernels.sets import KernelSet
+from stalerow.simulator.engine.profiles import profile as find_profile
 from stalerow.simulator.engine.step import Step
 from stalerow.simulator.rank.batch import Batch
 from stalerow.simulator.rank.device import DeviceQueue
@@ -70,6 +71,7 @@ class Rank:
         self.side = DeviceQueue()
         in_flight = self.pipeline.pp + int(self.pipeline.async_scheduling)
         self.staging = StagingPool(policy.staging_depth(in_flight))
+        self._stages_contents = find_profile(self.pipeline.profile).stages_table_contents
         self.block_size = self.layout.recurrent_block_size
         self.num_units = len(self.layout.states) + len(self.layout.attention_groups) * self.layout.layers
         self._allocate()
@@ -166,7 +168,7 @@ class Rank:
         self.push(Admit(step=step.number, run=run, taken=step, seats=seats))
 
     def push_table_writes(self, step: int, writes: Sequence[TableWrite]) -> None:
-        """Stage block-table writes; counts and ids are read when the device gets there."""
+        """Stage block-table writes; what is staged is read when the device gets there, block ids too from 0.34 on."""
         if not writes:
             return
         stage = self.staging.stage
@@ -174,13 +176,16 @@ class Rank:
         lens = tuple(accumulate(map(len, ids)))
         reads = stage("groups", groups), stage("rows", rows), stage("starts", starts)
         read_lens = stage("lens", lens)
-        contents = self.device(list(chain.from_iterable(ids)), "int32")
+        flat = tuple(chain.from_iterable(ids))
+        copied = None if self._stages_contents else self.device(flat, "int32")
+        read_contents = stage("contents", flat) if self._stages_contents else None
         count, total = len(writes), lens[-1]
 
         def run() -> None:
             g, r, s = [self.device(read(), "int32") for read in reads]
             # An overwritten buffer must not read past this step's contents, nor backwards.
             ends = list(accumulate([min(n, total) for n in read_lens()], max))
+            contents = copied if read_contents is None else self.device(read_contents(), "int32")
             self.ops.apply_writes(self.tables, g, r, s, self.device(ends, "int32"), contents, count)
 
         self.push(Writes(step=step, run=run, writes=writes))

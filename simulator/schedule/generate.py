@@ -165,7 +165,7 @@ def generate(chooser: Chooser, pp: int | None = None, runner: Runner | None = No
     requests, aborts = _requests(draw, drafts, block_size, policy)
     limits = _limits(draw, drafts, block_size, requests, policy)
     layout = _layout(draw, drafts, block_size, limits, requests)
-    resets = _resets(draw)
+    resets = _resets(draw, preempting=runner == "v2" or pp == 1)
     order = _order(draw, pp)
     simple = Schedule(
         pipeline=pipeline,
@@ -252,12 +252,13 @@ def _draft_ranges(draw: _Draw, drafts: int) -> DraftRanges:
     return (1, alone, drafts), (alone + 1, 64, fewer)
 
 
-def _resets(draw: _Draw) -> tuple[Reset, ...]:
-    """Resets of the prefix cache, most of them with requests running."""
+def _resets(draw: _Draw, preempting: bool) -> tuple[Reset, ...]:
+    """Resets of the prefix cache, most of them with requests running if `preempting`."""
     if not draw.chance(10, "cache reset"):
         return ()
     steps = sorted(draw.between(2, 24, f"cache reset {i} step") for i in range(draw.between(1, 2, "cache resets")))
-    return tuple(Reset(step=step, running=not draw.chance(5, f"cache reset at {step} idle")) for step in steps)
+    idle = {step for step in steps if draw.chance(5, f"cache reset at {step} idle")}
+    return tuple(Reset(step=step, running=preempting and step not in idle) for step in steps)
 
 
 def _limits(draw: _Draw, drafts: int, block_size: int, requests: Sequence[Request], policy: SchedulingPolicy) -> Limits:

@@ -209,6 +209,11 @@ def validate(schedule: Schedule) -> Schedule:
         _check(a.step >= 1, f"abort of {a.request!r}: step is {a.step}: steps count from 1")
     for reset in schedule.resets:
         _check(reset.step >= 1, f"resets has step {reset.step}: steps count from 1")
+        _check(
+            not (reset.running and not p.async_scheduling and p.pp > 1 and p.drafts),
+            f"resets at step {reset.step} preempts in a synchronous engine with {p.pp} ranks and drafts, which then "
+            "schedules drafts of the dropped output without a token of their own: set running false",
+        )
     for at, choice in schedule.order.picks:
         _check(at >= 0 and choice >= 0, f"order.picks has ({at}, {choice}): decisions and choices count from 0")
     both = schedule.order.threads is not msgspec.UNSET and schedule.order.lags is not msgspec.UNSET

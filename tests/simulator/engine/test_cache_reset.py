@@ -84,3 +84,16 @@ def test_what_is_to_be_dropped_stays_so_when_the_request_is_preempted_before_it_
 def preempt(driver: Driver, request: Request) -> None:
     driver.core.scheduler.running.remove(request)
     driver.core.scheduler._preempt(request)
+
+
+def test_a_synchronous_engine_takes_the_drafts_of_a_dropped_output():
+    """As 0.32 to 0.34 do: the next row of the request has drafts and no token of its own."""
+    core = engine("0.34", pipeline_parallel_size=2, num_speculative_tokens=2, async_scheduling=False)
+    core.add_request("a", prompt(1), 3)
+    driver = Driver(core)
+    driver.schedule()
+    core.reset_prefix_cache(reset_running_requests=True)
+    driver.schedule()
+    assert driver.process().outputs == {}
+    step = driver.schedule()
+    assert [(row.num_tokens, row.num_drafts, row.num_computed_tokens) for row in step.rows] == [(2, 2, 1)]
