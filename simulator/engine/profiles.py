@@ -1,12 +1,12 @@
 """Version profiles: what differs between releases of the scheduler being modelled, as data.
 
-Read by the KV-cache code and the scheduler. A new release is a new entry in `_PROFILES`, not an edit
-elsewhere.
+Read by the KV-cache code and the scheduler. A new release is what it changed of the one
+before, here and nowhere else.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,53 +49,40 @@ class Profile:
     has_runner_v1: bool
 
 
-_PROFILES = {
-    item.name: item
-    for item in (
-        Profile(
-            name="0.32",
-            lookahead_hashes=False,
-            caches_settled_tokens=False,
-            resolves_trimmed_tokens=False,
-            rehashes_partial_tail=True,
-            keeps_block_before_junction=False,
-            resumes_in_admission_order=False,
-            caches_synchronous_outputs=False,
-            goes_on_after_self_preemption=False,
-            holds_prefill_locally=False,
-            stages_table_contents=False,
-            has_runner_v1=True,
-        ),
-        Profile(
-            name="0.33",
-            lookahead_hashes=True,
-            caches_settled_tokens=True,
-            resolves_trimmed_tokens=True,
-            rehashes_partial_tail=False,
-            keeps_block_before_junction=True,
-            resumes_in_admission_order=False,
-            caches_synchronous_outputs=False,
-            goes_on_after_self_preemption=True,
-            holds_prefill_locally=True,
-            stages_table_contents=False,
-            has_runner_v1=True,
-        ),
-        Profile(
-            name="0.34",
-            lookahead_hashes=True,
-            caches_settled_tokens=True,
-            resolves_trimmed_tokens=True,
-            rehashes_partial_tail=False,
-            keeps_block_before_junction=True,
-            resumes_in_admission_order=True,
-            caches_synchronous_outputs=True,
-            goes_on_after_self_preemption=True,
-            holds_prefill_locally=True,
-            stages_table_contents=True,
-            has_runner_v1=False,
-        ),
-    )
-}
+_V032 = Profile(
+    name="0.32",
+    lookahead_hashes=False,
+    caches_settled_tokens=False,
+    resolves_trimmed_tokens=False,
+    rehashes_partial_tail=True,
+    keeps_block_before_junction=False,
+    resumes_in_admission_order=False,
+    caches_synchronous_outputs=False,
+    goes_on_after_self_preemption=False,
+    holds_prefill_locally=False,
+    stages_table_contents=False,
+    has_runner_v1=True,
+)
+_V033 = replace(
+    _V032,
+    name="0.33",
+    lookahead_hashes=True,
+    caches_settled_tokens=True,
+    resolves_trimmed_tokens=True,
+    rehashes_partial_tail=False,
+    keeps_block_before_junction=True,
+    goes_on_after_self_preemption=True,
+    holds_prefill_locally=True,
+)
+_V034 = replace(
+    _V033,
+    name="0.34",
+    resumes_in_admission_order=True,
+    caches_synchronous_outputs=True,
+    stages_table_contents=True,
+    has_runner_v1=False,
+)
+_PROFILES = {item.name: item for item in (_V032, _V033, _V034)}
 
 
 def profile(name: str) -> Profile:
