@@ -106,6 +106,12 @@ BROKEN = [
     ("files_are_short", added("kernels/compiled/function.py", '"""Short now."""\n'), "which is short or gone"),
     ("simulator_has_a_face", added("simulator/loose.py", '"""Loose."""\n'), "simulator/loose.py is loose"),
     ("references_lead_somewhere", added("simulator/docs/new.md", "See `simulator/oracle/gone.py`."), "oracle/gone.py"),
+    ("references_lead_somewhere", lambda _: {"simulator/rank/operations.py": None}, "simulator/README.md names"),
+    (
+        "references_lead_somewhere",
+        lambda _: {f"simulator/truth/{n}.py": None for n in ("__init__", "model", "plan", "streams")},
+        "simulator/truth",
+    ),
     ("references_lead_somewhere", first_line_of(RANK, "# as in stalerow.simulator.rank.gone"), "simulator.rank.gone"),
     ("references_lead_somewhere", first_line_of(RANK, "# as `judge_it.py` does"), "judge_it.py"),
     ("examples_are_still_named", lambda r: dict.fromkeys(p for p in r.files if p.endswith((".md", ".py"))), "mine.py"),
