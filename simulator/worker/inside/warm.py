@@ -35,6 +35,14 @@ FIRST = Schedule(
 """What the child runs once before it forks."""
 
 
+DISPENSABLE = (
+    "long_prefill_token_threshold_adaptive",
+    "max_num_active_seqs",
+    "enable_mamba_shared_prefix_checkpoint",
+)
+"""Options of later releases that a schedule may ask for; one without them goes its own way there."""
+
+
 @dataclass(slots=True)
 class Engine:
     """The imported engine: `api` as `conform.driver_vllm` collects it, `steps` the driver of its scheduler."""
@@ -103,11 +111,12 @@ def _remembering(api: Any, model_folder: str) -> SimpleNamespace:
 
 
 def _without_unknown(cls: Any) -> Any:
-    """Make a configuration without the options that are off and that this release does not have yet."""
+    """Make a configuration without the options that this release does not have yet, if they are off or dispensable."""
     known = inspect.signature(cls).parameters
 
     def make(**options: Any) -> Any:
-        return cls(**{name: value for name, value in options.items() if value or name in known})
+        taken = {n: value for n, value in options.items() if n in known or (value and n not in DISPENSABLE)}
+        return cls(**taken)
 
     return make
 
