@@ -95,12 +95,14 @@ def _run_worker(args: argparse.Namespace, subject: Subject, schedule: Schedule) 
     subject.check()
     if args.from_trace is not None or args.engine != "own":
         raise UsageError("--worker brings its own scheduler: leave out --from-trace and --engine")
-    display.refuse(args, "--worker runs in a process of its own")
     schedule = served(schedule)
     if args.save:
         write_beside(args.save, to_json(schedule))
-    outcome = subject.run(schedule)
-    _print(console(), outcome, schedule, subject, draw=True, recorded=False)
+    out, recorder = console(), display.recorder(args, schedule)
+    outcome = subject.run(schedule, recorder)
+    _print(out, outcome, schedule, subject, draw=True, recorded=False)
+    if recorder is not None:
+        display.write(args, recorder.record(outcome, str(subject)), out)
     _answer(args, subject, schedule, outcome, None)
     return 1 if outcome.violations else 0
 

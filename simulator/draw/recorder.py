@@ -14,7 +14,6 @@ import numpy as np
 from stalerow.kernels.base.memory import POISON
 from stalerow.simulator.draw.clock import Clock
 from stalerow.simulator.draw.record import (
-    Admission,
     Asked,
     Event,
     Executed,
@@ -28,12 +27,12 @@ from stalerow.simulator.draw.record import (
     Record,
     Scheduled,
     Seat,
-    Share,
     Waited,
     What,
     Write,
 )
-from stalerow.simulator.draw.writes import Reader, changed_blocks, filled
+from stalerow.simulator.draw.scheduling import scheduled
+from stalerow.simulator.draw.writes import Reader, changed_blocks, filled, moves_of
 from stalerow.simulator.engine.step import Step
 from stalerow.simulator.oracle.effect import StateCopy, postcopy, precopy
 from stalerow.simulator.oracle.explain.decode import Decoder
@@ -124,10 +123,8 @@ class Recorder:
         )
 
     def ran(self, ran: Ran) -> None:
-        """An engine's own worker has run the schedule, in a process of its own."""
-        from stalerow.simulator.draw.from_worker import worker_events
-
-        self.events = list(worker_events(ran))
+        """An engine's own worker has run the schedule, in a process of its own that recorded it."""
+        self.events, self._lookup = list(ran.events), ran.lookup
 
     def record(self, outcome: Outcome, kernels: str, again: str = "") -> Record:
         """The whole run. `kernels` is what the reader knows them by."""
@@ -170,21 +167,7 @@ class Recorder:
         return Waited(), self._clock.waited()
 
     def _scheduled(self, step: Step) -> Scheduled:
-        aborted = tuple(r for r in step.finished if self._left.get(r, 0) > 0)
-        used = {b for groups in step.block_lists.values() for ids in groups for b in ids} - {0}
-        return Scheduled(
-            step=step.number,
-            rows=shares(step),
-            admitted=tuple(
-                Admission(request=n.request, hit=n.num_computed_tokens, resumed=n.resumed) for n in step.new
-            ),
-            finished=tuple(r for r in step.finished if r not in aborted),
-            aborted=aborted,
-            preempted=step.preempted,
-            zeroed=step.zero,
-            copies=step.copies,
-            used=len(used),
-        )
+        return scheduled(step, {r for r in step.finished if self._left.get(r, 0) > 0})
 
     def _processed(self, simulation: Simulation, number: int) -> tuple[Processed, tuple[int, int]]:
         plan = simulation.planner.plans[number]
@@ -266,12 +249,7 @@ class Recorder:
         ]
         moves = [move for row in rows if (move := find(row)) is not None]
         copies = [copy for move in moves for copy in move.copies(layout, ledger)]
-        seen: dict[tuple[str, int, int, int], Move] = {}
-        for c in copies:
-            key = c.request, c.entry.group, c.source, c.target
-            bias = max(c.bias, seen[key].bias if key in seen else 0)
-            seen[key] = Move(request=c.request, group=c.entry.group, source=c.source, target=c.target, bias=bias)
-        return tuple(seen.values()), copies
+        return moves_of(copies), copies
 
     def _writes(
         self,
@@ -313,20 +291,6 @@ def seats(operation: Operation) -> tuple[Seat, ...]:
     if batch is None:
         return ()
     return tuple(Seat(request=r, slot=int(s)) for r, s in zip(batch.requests, batch.slots))
-
-
-def shares(step: Step) -> tuple[Share, ...]:
-    """The rows of a step as the scheduler has them."""
-    return tuple(
-        Share(
-            request=row.request,
-            tokens=row.num_tokens,
-            drafts=row.num_drafts,
-            computed=row.num_computed_tokens,
-            samples=row.is_final_or_decode,
-        )
-        for row in step.rows
-    )
 
 
 def recorded(

@@ -11,19 +11,16 @@ import msgspec
 
 from stalerow.kernels.sets import KernelSet
 from stalerow.simulator.draw.record import (
-    Admission,
     Asked,
     Event,
     Executed,
     Group,
-    Output,
     Prepared,
-    Processed,
     Record,
-    Scheduled,
     What,
 )
-from stalerow.simulator.draw.recorder import seats, shares
+from stalerow.simulator.draw.recorder import seats
+from stalerow.simulator.draw.scheduling import processed, scheduled
 from stalerow.simulator.engine.core import Delivered
 from stalerow.simulator.engine.step import Step
 from stalerow.simulator.rank.operations import Operation
@@ -42,34 +39,11 @@ class ServingRecorder:
 
     def scheduled(self, step: Step, inflight: int, start: int, end: int) -> None:
         self._inflight = inflight
-        used = {b for groups in step.block_lists.values() for ids in groups for b in ids} - {0}
-        what = Scheduled(
-            step=step.number,
-            rows=shares(step),
-            admitted=tuple(
-                Admission(request=n.request, hit=n.num_computed_tokens, resumed=n.resumed) for n in step.new
-            ),
-            finished=step.finished,
-            preempted=step.preempted,
-            zeroed=step.zero,
-            copies=step.copies,
-            used=len(used),
-        )
-        self._add("engine", -1, what, start, end)
+        self._add("engine", -1, scheduled(step), start, end)
 
     def processed(self, step: Step, delivered: Delivered, inflight: int, start: int, end: int) -> None:
         self._inflight = inflight
-        drafts = {row.request: row.num_drafts for row in step.rows}
-        outputs = tuple(
-            Output(
-                request=request,
-                tokens=count,
-                drafts=drafts.get(request, 0),
-                accepted=max(count - 1, 0) if drafts.get(request) else 0,
-            )
-            for request, (count, _) in delivered.outputs.items()
-        )
-        self._add("engine", -1, Processed(step=step.number, outputs=outputs), start, end)
+        self._add("engine", -1, processed(step, delivered), start, end)
 
     def prepared(self, rank: RankV2, step: Step, fresh: Sequence[Operation], start: int, end: int) -> None:
         launches = tuple(operation.kind for operation in fresh)

@@ -13,7 +13,7 @@ import numpy as np
 from stalerow.kernels.base.layout import Layout, StateEntry
 from stalerow.kernels.base.memory import POISON
 from stalerow.kernels.base.patterns import salt
-from stalerow.simulator.draw.record import How, Write
+from stalerow.simulator.draw.record import How, Move, Write
 from stalerow.simulator.oracle.effect import StateCopy, region, window
 from stalerow.simulator.oracle.explain.decode import Decoder, Provenance
 from stalerow.simulator.oracle.ledger import Owner
@@ -38,6 +38,16 @@ def filled(blocks: Sequence[int], meant: Sequence[int], byte: int) -> tuple[Writ
         else Write(block=b, how="stray", holds="bytes that nobody asked for", asked=False)
         for b in sorted({*blocks, *meant})
     )
+
+
+def moves_of(copies: Sequence[StateCopy]) -> tuple[Move, ...]:
+    """State copies as they were meant, once for a group's blocks where they are asked for once a state tensor."""
+    seen: dict[tuple[str, int, int, int], Move] = {}
+    for c in copies:
+        key = c.request, c.entry.group, c.source, c.target
+        bias = max(c.bias, seen[key].bias if key in seen else 0)
+        seen[key] = Move(request=c.request, group=c.entry.group, source=c.source, target=c.target, bias=bias)
+    return tuple(seen.values())
 
 
 class Reader:

@@ -6,11 +6,11 @@ imported. Imported by both sides, so it imports nothing but values.
 
 from __future__ import annotations
 
-from typing import BinaryIO, TypeAlias
+from typing import BinaryIO, Literal, TypeAlias
 
 import msgspec
 
-from stalerow.simulator.engine.step import Step
+from stalerow.simulator.draw.record import Event
 from stalerow.simulator.oracle.violations import Violation
 from stalerow.simulator.schedule.choosers.recording import Decision
 from stalerow.simulator.schedule.values import Schedule
@@ -60,18 +60,6 @@ class RankStep(msgspec.Struct, frozen=True):
     memory: str
 
 
-class Deferred(msgspec.Struct, frozen=True):
-    """A postprocess of step `of`'s batch during step `during`; `kept` are the requests whose rows were not masked."""
-
-    rank: int
-    of: int
-    during: int
-    gathered: int | None
-    requests: tuple[str, ...]
-    kept: tuple[str, ...]
-    violated: bool
-
-
 class Refused(msgspec.Struct, frozen=True, tag=True):
     """The engine would not be set up for the schedule; `reason` is its own word."""
 
@@ -81,7 +69,8 @@ class Refused(msgspec.Struct, frozen=True, tag=True):
 class Ran(msgspec.Struct, frozen=True, tag=True):
     """What one run showed. `digest` (32 hex digits) covers all pages after every forward and the violations found.
 
-    building, seconds: wall time spent to set the engine up, and in all.
+    building, seconds: wall time spent to set the engine up, and in all. events: the run as screens draw it, if it was
+    asked for. lookup: by what the worker's copy kernels find a block table's row.
     """
 
     violations: tuple[Violation, ...]
@@ -93,9 +82,9 @@ class Ran(msgspec.Struct, frozen=True, tag=True):
     building: float
     seconds: float
     stopped: str = ""
-    engine_steps: tuple[Step, ...] = ()
     ranks: tuple[RankStep, ...] = ()
-    deferred: tuple[Deferred, ...] = ()
+    events: tuple[Event, ...] = ()
+    lookup: Literal["slot", "row"] = "slot"
 
 
 class Lost(msgspec.Struct, frozen=True, tag=True):

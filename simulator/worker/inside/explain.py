@@ -22,14 +22,12 @@ ROOT_KINDS = {"poison": "uninitialised read", "null": "uninitialised read", "zer
 
 
 class Explainer:
-    """Makes the violations of one rank. `reported` counts them."""
+    """Makes the violations of one rank."""
 
     def __init__(self, judge: Judge) -> None:
         self._judge = judge
-        self.reported = 0
 
     def _made(self, **fields: object) -> Violation:
-        self.reported += 1
         return Violation(rank=self._judge.rank.index, **fields)  # type: ignore[arg-type]
 
     def _decoder(self) -> Decoder:
@@ -49,16 +47,26 @@ class Explainer:
         actual: np.ndarray,
         copies: Sequence[ColumnCopy],
     ) -> Violation:
-        """Pages differ from what the launch was meant to leave."""
+        """Pages differ from what the launch was meant to leave.
+
+        A block that a copy hit though nobody asked for it says more than the one that was left without it.
+        """
         ledger = self._judge.ledger
-        layer, block, byte = (int(x) for x in np.argwhere(wanted != actual)[0])
+        differing = np.argwhere(wanted != actual)
+        targets = self._targets(copies)
+        hit = [place for place in differing if targets and int(place[1]) not in targets]
+        layer, block, byte = (int(x) for x in (hit or differing)[0])
+        left = [targets[int(b)] for b in differing[:, 1] if int(b) in targets]
+        worked_for = next(iter([*left, *targets.values()]), "") if hit else ""
         found, entry = self._content(actual[layer, block], layer, block, byte)
         meant, _ = self._content(wanted[layer, block], layer, block, byte)
         owners = ledger.owners.get(block, [])
         names = {owner.request for owner in owners}
         untouched = np.array_equal(actual[layer, block], self._earlier(layer, block))
-        missing = bool(copies) and block in self._targets(copies) and not untouched
-        if found.what == "state" and not names & {*found.requests} and names:
+        missing = block in targets and not untouched
+        strays = worked_for and worked_for not in names
+        foreign = found.what == "state" and not names & {*found.requests}
+        if names and (strays or foreign):
             kind = "cross-request copy"
         elif not owners:
             kind = "use after free"
@@ -72,6 +80,8 @@ class Explainer:
             f"{self._when(launch, of, during)} ({by}) leaves block {block} of {ledger.describe(block)} "
             f"holding {found}; it was meant to hold {meant}"
         )
+        if worked_for:
+            text += f"; the copy was to be one of {worked_for}'s"
         return self._made(
             kind=kind,
             launch=launch,
@@ -82,13 +92,15 @@ class Explainer:
             group=entry.group if entry else -1,
             target_block=block,
             target_owner=ledger.describe(block),
+            request=worked_for,
             bytes_of=str(found),
             explanation=text,
         )
 
-    def _targets(self, copies: Sequence[ColumnCopy]) -> set[int]:
+    def _targets(self, copies: Sequence[ColumnCopy]) -> dict[int, str]:
+        """The request that each block was to be written for."""
         judge = self._judge
-        return {c.target_block(judge.ledger, e.group) for c in copies for e in judge.layout.states}
+        return {c.target_block(judge.ledger, e.group): c.request for c in copies for e in judge.layout.states}
 
     def _earlier(self, layer: int, block: int) -> np.ndarray:
         page: np.ndarray = self._judge.pages[layer, block]

@@ -16,6 +16,7 @@ import numpy as np
 
 from stalerow.kernels.base.memory import POISON
 from stalerow.kernels.own.forward import ForwardStep
+from stalerow.simulator.draw.record import Seat
 from stalerow.simulator.oracle.effect import ColumnCopy, apply_copy, postcopy, precopy
 from stalerow.simulator.oracle.ledger import Ledger
 from stalerow.simulator.oracle.shadow import Shadow
@@ -23,7 +24,8 @@ from stalerow.simulator.oracle.violations import Marks, Violation
 from stalerow.simulator.truth.plan import PlanRow
 from stalerow.simulator.worker.inside.explain import Explainer
 from stalerow.simulator.worker.inside.metadata import Batch
-from stalerow.simulator.worker.protocol import Deferred, RankStep
+from stalerow.simulator.worker.inside.recorder import RankRecorder
+from stalerow.simulator.worker.protocol import RankStep
 
 if TYPE_CHECKING:
     from stalerow.simulator.worker.inside.rank import Rank
@@ -33,10 +35,10 @@ DIGEST_BYTES = 16
 
 
 class Judge:
-    """One rank's judge. `launches` counts what ran, `records` and `deferred` are kept for drawing and comparing."""
+    """One rank's judge. `launches` counts what ran; `records` are kept for comparing, if there is a `recorder`."""
 
-    def __init__(self, rank: Rank, marks: Marks, report: Report, record: bool) -> None:
-        self.rank, self.marks, self._report, self._record = rank, marks, report, record
+    def __init__(self, rank: Rank, marks: Marks, report: Report, recorder: RankRecorder | None) -> None:
+        self.rank, self.marks, self._report, self._recorder = rank, marks, report, recorder
         self.layout, self.planner = rank.schedule.layout, rank.planner
         self.ledger = Ledger(self.layout)
         self.explain = Explainer(self)
@@ -51,8 +53,7 @@ class Judge:
         self.freed_at: dict[int, int] = {}
         self.launches = 0
         self.records: list[RankStep] = []
-        self.deferred: list[Deferred] = []
-        self._post: tuple[int, list[int]] | None = None
+        self._kept: tuple[str, ...] | None = None
 
     @property
     def units(self) -> int:
@@ -61,12 +62,15 @@ class Judge:
     def launched(self, name: str) -> None:
         """Something has run on the rank's device: note whether it wrote to a page."""
         self.launches += 1
+        if self._recorder is not None:
+            self._recorder.launched(name)
         if not np.array_equal(self._before, self.rank.memory.pages):
             self._writers.append(name)
             self._before[:] = self.rank.memory.pages
 
     def _compare(self, launch: str, of: int, during: int, copies: Sequence[ColumnCopy] = ()) -> None:
         """Memory must equal the shadow; whoever wrote since the last look is to blame."""
+        self.settle(launch, of, during, copies)
         actual, writers = self.rank.memory.pages, self._writers
         self._writers = []
         if not np.array_equal(actual, self.pages):
@@ -75,12 +79,21 @@ class Judge:
             self.pages[:] = actual
         self._before[:] = actual
 
+    def settle(self, launch: str, of: int, during: int, copies: Sequence[ColumnCopy] = ()) -> None:
+        """Tell the recorder what everything since the last call was meant to do."""
+        if self._recorder is None:
+            return
+        states = [copy for move in copies for copy in move.copies(self.layout, self.ledger)]
+        step, kept = self.planner.plans[during].step, self._kept if launch == "postprocess" else None
+        self._recorder.settle(launch, of, during, self.ledger, states, step.zero, step.copies, kept)
+
     def _rows(self, step: int, requests: Iterable[str]) -> list[PlanRow]:
         rows = self.planner.plans[step].rows
         return [rows[r] for r in requests if self.ledger.alive(r, rows[r].incarnation)]
 
-    def launched_postprocess(self, during: int, kept: list[int]) -> None:
-        self._post = during, kept
+    def launched_postprocess(self, requests: Sequence[str], kept: Sequence[int]) -> None:
+        """An output was taken for a batch of `requests`, of whose rows those in `kept` were not masked."""
+        self._kept = tuple(requests[i] for i in kept if i < len(requests))
 
     def consumed(self, of: int, during: int) -> None:
         """The output of step `of` has been taken: boundary states are saved, and the numbers are the plan's."""
@@ -97,16 +110,10 @@ class Judge:
         gathered = self.rank.gathered
         if moves:
             self._mark_postprocess(moves, of, during, gathered)
-        found = self.explain.reported
         self._move(moves)
         self._compare("postprocess", of, during, moves)
         self._numbers(of, during, rows)
-        if self._post is not None and self._record:
-            order = self.rank.batches.get(of, ())
-            kept = tuple(order[i] for i in self._post[1] if i < len(order))
-            violated = self.explain.reported > found
-            self.deferred.append(Deferred(self.rank.index, of, during, gathered, tuple(order), kept, violated))
-        self._post = None
+        self._kept = None
 
     def _mark_postprocess(self, moves: Sequence[ColumnCopy], of: int, during: int, gathered: int | None) -> None:
         self.marks.add("state saved at a boundary", len(moves))
@@ -156,6 +163,8 @@ class Judge:
             self.pages[:, blocks] = POISON
             self.rank.memory.pages[:, blocks] = POISON
             self._before[:, blocks] = POISON
+        if self._recorder is not None:
+            self._recorder.taken(during, self.ledger, taken.recurrent)
 
     def updated(self, during: int) -> None:
         """Requests are added and updated: new attention blocks zeroed, copy-on-write blocks copied."""
@@ -197,6 +206,12 @@ class Judge:
         self.marks.add("padded rows", padded > count)
         self.marks.add("dirty rows zeroed", padded > count and self._rows_before > count)
         self._rows_before = count
+        if self._recorder is not None:
+            numbers = [self.rank.numbers(r) or {} for r in self.rank.rows]
+            self._recorder.seats[during] = tuple(
+                Seat(request=r, slot=n.get("slot", -1)) for r, n in zip(self.rank.rows, numbers)
+            )
+            self._recorder.padded[during] = padded - count
 
     def precopied(self, during: int, requests: tuple[str, ...]) -> None:
         moves = [m for row in self._rows(during, requests) if (m := precopy(row)) is not None]
@@ -240,6 +255,7 @@ class Judge:
         damage: np.ndarray,
         leaving: np.ndarray,
     ) -> None:
+        self.settle("forward", during, during)
         rows = [self.planner.plans[during].rows[r] for r in requests]
         before = self._before.copy()
         for violation in self.explain.wrong_reads(during, rows, batch, damage, before):
@@ -250,7 +266,7 @@ class Judge:
                 if value and row.num_sampled:
                     self._report(self.explain.diverged(row, during))
         self._digest.update(self.rank.memory.pages.tobytes())
-        if self._record:
+        if self._recorder is not None:
             self.records.append(self._row_record(during, requests, batch))
 
     def _row_record(self, during: int, requests: tuple[str, ...], batch: Batch) -> RankStep:

@@ -47,6 +47,7 @@ class PipelineGroup:
             for rank in range(self.last_rank):
                 self._sent[rank].append(tensor.clone())
                 self._match(rank)
+            device.launched("broadcast")
             return
         receive = Receive(tensor)
         self._posted[self.rank].append(receive)

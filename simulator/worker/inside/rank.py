@@ -7,7 +7,7 @@ requests' own plan asks for.
 from __future__ import annotations
 
 import pickle
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -113,6 +113,13 @@ class Rank:
             "state_idx": int(model_state._mamba_state_idx_gpu[slot]),
         }
 
+    @property
+    def lookup(self) -> Literal["slot", "row"]:
+        """By what the copy kernels find a table's row: whether the tables that they hold are the gathered ones."""
+        context = getattr(self.runner.model_state, "_mamba_ctx", None)
+        held = [] if context is None else context.block_table_ptrs.tolist()
+        return "row" if {*held} & {table.data_ptr() for table in self._gathered_tables()} else "slot"
+
     def _watch(self) -> None:
         runner = self.runner
         for name, wrapper in (
@@ -129,7 +136,8 @@ class Rank:
         def postprocess_sampled(idx_mapping: Any, *args: Any, **kwargs: Any) -> Any:
             kept = [i for i, slot in enumerate(idx_mapping.tolist()) if slot >= 0]
             result = real(idx_mapping, *args, **kwargs)
-            self.judge.launched_postprocess(self.step, kept)
+            of = self.step if self.is_last else self.step - self.schedule.pipeline.pp
+            self.judge.launched_postprocess(self.batches.get(of, ()), kept)
             return result
 
         return postprocess_sampled

@@ -17,6 +17,7 @@ from functools import partial
 from typing import Any
 
 from stalerow.kernels.base.memory import OutOfBounds
+from stalerow.simulator.draw.scheduling import processed, scheduled
 from stalerow.simulator.engine.core import Delivered
 from stalerow.simulator.engine.step import Step
 from stalerow.simulator.oracle.resources import Resources
@@ -30,6 +31,7 @@ from stalerow.simulator.truth.plan import Planner
 from stalerow.simulator.worker.inside import configure, pipeline
 from stalerow.simulator.worker.inside.judge import Judge
 from stalerow.simulator.worker.inside.rank import Rank
+from stalerow.simulator.worker.inside.recorder import RankRecorder, Recorder
 from stalerow.simulator.worker.inside.session import LocalScheduler, engine_of
 from stalerow.simulator.worker.inside.truth import Truth
 from stalerow.simulator.worker.inside.warm import Engine
@@ -52,6 +54,7 @@ class World:
         layout, pp = schedule.layout, schedule.pipeline.pp
         self.planner = Planner(schedule.requests, layout.recurrent_block_size, layout.num_drafts)
         self.truth = Truth(schedule, self.planner)
+        self.recorder = Recorder(schedule, self.planner) if question.record else None
         self.group = pipeline.PipelineGroup(pp)
         pipeline.install(self.group)
         session = configure.scheduler(engine, schedule)
@@ -59,7 +62,8 @@ class World:
         for index in range(pp):
             config = configure.rank_config(session, layout, index)
             rank = Rank(index, schedule, config, self.planner, self.truth, self.group)
-            rank.judge = Judge(rank, self.marks, self._report, question.record)
+            recorder = self.recorder and RankRecorder(self.recorder, index, rank.memory.pages)
+            rank.judge = Judge(rank, self.marks, self._report, recorder)
             self.ranks.append(rank)
         self.scheduler = LocalScheduler(session)
         options = engine_config(schedule)
@@ -71,6 +75,7 @@ class World:
         self.rank_steps = 0
         self._inboxes = [deque[tuple[Step, bytes]]() for _ in range(pp)]
         self._done = [0] * pp
+        self._aborted = set[str]()
         self._activations: dict[tuple[int, int], Any] = {}
         self._outputs: dict[int, Any] = {}
         self._arrivals = deque(sorted(schedule.requests, key=lambda r: r.arrival))
@@ -81,8 +86,15 @@ class World:
     def _report(self, violation: Violation) -> None:
         if len(self.found) < MAX_VIOLATIONS and violation not in self.found:
             self.found.append(violation)
+            if self.recorder is not None:
+                self.recorder.found(violation, len(self.found) - 1)
         if self._first_only:
             raise Enough
+
+    def settle(self, violation: Violation) -> None:
+        """What ran before the engine raised was meant to do nothing that is known."""
+        if violation.rank >= 0:
+            self.ranks[violation.rank].judge.settle(violation.launch, violation.step, violation.during)
 
     def _report_held(self) -> None:
         """What the judge of the engine's resources has found since it was last asked."""
@@ -127,6 +139,8 @@ class World:
         step, message = self._inboxes[index].popleft()
         rank = self.ranks[index]
         arriving = self._activations.pop((index - 1, step.number), None)
+        if self.recorder is not None:
+            self.recorder.prepared(index, step)
         leaving, result = rank.execute(step, message, arriving)
         if leaving is not None and not rank.is_last:
             self._activations[index, step.number] = leaving
@@ -169,6 +183,8 @@ class World:
         for inbox in self._inboxes:
             inbox.append((step, self.scheduler.message))
         self._mark(step)
+        if self.recorder is not None:
+            self.recorder.scheduled(scheduled(step, self._aborted), len(loop.core.inflight))
 
     def _mark(self, step: Step) -> None:
         marks, plan = self.marks, self.planner.plans[step.number]
@@ -205,6 +221,8 @@ class World:
     def delivered(self, loop: EngineLoop, step: Step, delivered: Delivered) -> None:
         counts = {name: len(ids) for name, ids in self.planner.plans[step.number].sampled.items()}
         self.resources.processed(step, counts)
+        if self.recorder is not None:
+            self.recorder.processed(processed(step, delivered), len(loop.core.inflight))
         self.marks.add("stop token", sum("stop" in str(reason).lower() for _, reason in delivered.outputs.values()))
 
     def _check_sampled(self, step: Step, sampled: dict[str, list[int]]) -> None:
@@ -234,6 +252,7 @@ class World:
         core = self.loop.core
         busy = {row.request for s in core.inflight_steps for row in s.rows}
         aborted = core.abort(ids)
+        self._aborted.update(aborted)
         self.marks.add("abort with work in flight", len(busy & {*aborted}))
 
     def _leftovers(self) -> None:
@@ -269,6 +288,9 @@ def run(engine: Engine, question: Run) -> Ran | Refused:
         if violation is None:
             raise
         found.append(violation)
+        if world.recorder is not None:
+            world.settle(violation)
+            world.recorder.found(violation, len(found) - 1)
     digest = hashlib.blake2b(digest_size=16)
     for rank in world.ranks:
         digest.update(rank.judge.digest())
@@ -284,9 +306,9 @@ def run(engine: Engine, question: Run) -> Ran | Refused:
         building=round(built - began, 4),
         seconds=round(time.monotonic() - began, 4),
         stopped=world.loop.stopped,
-        engine_steps=tuple(world.steps) if question.record else (),
         ranks=tuple(r for rank in world.ranks for r in rank.judge.records),
-        deferred=tuple(d for rank in world.ranks for d in rank.judge.deferred),
+        events=world.recorder.events() if world.recorder is not None else (),
+        lookup=world.ranks[0].lookup,
     )
 
 

@@ -1,10 +1,16 @@
 """The engine's own worker under schedules. Needs its environment: see 'stalerow worker'."""
 
+import json
 import os
 
 import pytest
 
 from stalerow.kernels.base.layout import GroupSpec, Layout, StateSpec
+from stalerow.simulator.draw.finding import finding
+from stalerow.simulator.draw.picture import drawn
+from stalerow.simulator.draw.record import Executed
+from stalerow.simulator.draw.recorder import recorded
+from stalerow.simulator.draw.trace import trace
 from stalerow.simulator.errors import UsageError
 from stalerow.simulator.run.subject import Subject
 from stalerow.simulator.schedule.draw import Draw
@@ -68,3 +74,26 @@ def test_a_padded_prompt_of_one_token_runs_as_a_prefill(release):
     (first, *_) = subject(release).run(ONE_TOKEN).violations
     assert (first.kind, first.launch, first.request) == ("wrong position", "forward", "r1")
     assert "runs as a plain row" in first.explanation
+
+
+def test_the_record_of_the_bug_names_requests_row_and_blocks_and_holds_every_write():
+    record = recorded(schedule(10), subject("0.30.0").run, "vllm==0.30.0's own worker")
+    found = finding(record)
+    assert (record.lookup, found.meant, found.other, found.row, found.table) == ("row", "r0", "r1", 0, 8)
+    assert "in step 8's table row 0 is r1's" in drawn(record, 80)
+    told = json.loads(trace(record))["traceEvents"]
+    arrows = {event["name"] for event in told if event["ph"] == "s"}
+    assert {"activations", "sampled tokens", "deferred result"} <= arrows
+    assert [event["name"] for event in told if event["ph"] == "i"] == ["VIOLATION: cross-request copy"]
+    forwards = [e.what for e in record.events if isinstance(e.what, Executed) and e.what.launch == "forward"]
+    assert forwards
+    assert all(any(w.how == "state" for w in what.writes) for what in forwards)
+    assert all(w.asked for what in forwards for w in what.writes)
+    owners = {o.request for e in record.events if isinstance(e.what, Executed) for c in e.what.owners for o in c.owners}
+    assert owners == {r.id for r in record.requests}
+
+
+def test_recording_changes_no_digest():
+    engine = subject("0.32.0")
+    record = recorded(schedule(1), engine.run, "0.32.0")
+    assert (record.digest, record.lookup) == (engine.run(schedule(1)).digest, "slot")
