@@ -20,13 +20,14 @@ def served(schedule: Schedule) -> Schedule:
     """The schedule to run; the same one if nothing is in the way."""
     replace = msgspec.structs.replace
     pipeline = schedule.pipeline
-    if pipeline.runner != "v2" or not pipeline.async_scheduling:
-        schedule = replace(schedule, pipeline=replace(pipeline, runner="v2", async_scheduling=True))
+    if pipeline.runner != "v2" or not pipeline.async_scheduling or pipeline.drafter != "mtp":
+        asked = replace(pipeline, runner="v2", async_scheduling=True, drafter="mtp")
+        schedule = replace(schedule, pipeline=asked)
     longer = tuple(replace(r, prompt_len=max(r.prompt_len, 2)) for r in schedule.requests)
     if is_faithful(replace(schedule, requests=longer)):
-        asked = {r.id: r.prompt_len for r in schedule.requests}
+        lengths = {r.id: r.prompt_len for r in schedule.requests}
         schedule = as_faithful(schedule)
-        kept = tuple(replace(r, prompt_len=1) if asked[r.id] == 1 else r for r in schedule.requests)
+        kept = tuple(replace(r, prompt_len=1) if lengths[r.id] == 1 else r for r in schedule.requests)
         schedule = replace(schedule, requests=kept)
     layout = schedule.layout
     if layout.base_offset:

@@ -62,7 +62,7 @@ class World:
         for index in range(pp):
             config = configure.rank_config(session, layout, index)
             rank = Rank(index, schedule, config, self.planner, self.truth, self.group)
-            recorder = self.recorder and RankRecorder(self.recorder, index, rank.memory.pages)
+            recorder = RankRecorder(self.recorder, index, rank.memory.pages) if self.recorder is not None else None
             rank.judge = Judge(rank, self.marks, self._report, recorder)
             self.ranks.append(rank)
         self.scheduler = LocalScheduler(session)

@@ -31,3 +31,9 @@ def test_a_one_token_prompt_is_kept_with_drafts():
 def test_runner_v1_is_served_by_v2():
     pipeline = served(Draw(seed=1, runner="v1").schedule()).pipeline
     assert (pipeline.runner, pipeline.async_scheduling) == ("v2", True)
+
+
+def test_drafts_come_from_the_drafter_that_the_runner_has():
+    schedule = Draw(seed=1, pp=2, runner="v2").schedule()
+    pipeline = msgspec.structs.replace(schedule.pipeline, drafter="ngram")
+    assert served(msgspec.structs.replace(schedule, pipeline=pipeline)).pipeline.drafter == "mtp"
