@@ -167,9 +167,7 @@ RUNNER = [
 SCHEDULER = [
     *of(
         "simulator/engine/recurrent.py",
-        ("max(num_settled_tokens - 1, 0) // self.block_size", "num_settled_tokens // self.block_size"),
         ("column_ < cdiv(num_settled_tokens", "column_ <= cdiv(num_settled_tokens"),
-        ("max(length - self.num_speculative_blocks, 0)", "max(length - self.num_speculative_blocks - 1, 0)"),
         ("table.blocks.extend([NULL_BLOCK] * (running - length))", "pass"),
         ("return self._pool.num_blocks + 1", "pass"),
         ("return num_computed_tokens - 1", "return num_computed_tokens"),
@@ -217,6 +215,9 @@ SCHEDULER = [
     *of(
         "simulator/engine/policies.py",
         ("num_computed_tokens - request.num_in_flight_tokens", "num_computed_tokens"),
+        ("max(num_settled_tokens - 1, 0) // block_size", "num_settled_tokens // block_size"),
+        ("max(length - num_speculative_blocks, 0)", "max(length - num_speculative_blocks - 1, 0)"),
+        ("return not request.num_stale_output_tokens or request.drops_stale_output", "return True"),
         ("        return request.num_in_flight_tokens\n", "        return 0\n"),
         ("        return attention\n", "        return attention[1:]\n"),
         ("else request.num_tokens - 1", "else request.num_tokens"),
@@ -224,7 +225,6 @@ SCHEDULER = [
     ),
     *of(
         "simulator/engine/admission.py",
-        ("if request.num_stale_output_tokens and not request.drops_stale_output:", "if False:"),
         ("request.num_computed_tokens = hit.num_tokens", "pass"),
     ),
 ]
