@@ -295,8 +295,7 @@ def _layout(draw: _Draw, drafts: int, block_size: int, limits: Limits, requests:
     groups = (*recurrent, GroupSpec("attention", block_size, kv_bytes=draw.of((8, 9), "kv bytes")))
     longest = max(r.prompt_len + r.max_tokens for r in requests) + drafts + 1
     attention = -(-longest // block_size) + 1
-    states = drafts + 8
-    single = attention + len(recurrent) * states
+    single = attention + len(recurrent) * (drafts + 8)
     extra = draw.of((4, 1, 2, 0), "pool slack") * single // 2
     return Layout(
         groups=groups,
