@@ -7,6 +7,7 @@ LONG_FILES = {
     "simulator/campaign/fuzz.py": 430,
     "simulator/campaign/workers.py": 380,
     "simulator/conform/driver_vllm.py": 360,
+    "simulator/worker/inside/world.py": 360,
 }
 """Files of more than `MOST_LINES` lines, and how long they may be at most."""
 
@@ -36,6 +37,7 @@ CIRCLES = {
 BOTH_WAYS = {
     ("campaign", "draw"): "a campaign's findings carry the drawing of what was shrunk, and drawings read findings",
     ("campaign", "universes"): "a scan is a kind of campaign, and its packs run in a campaign's workers",
+    ("draw", "worker"): "a worker's run is recorded where it runs, and its record is what drawings read",
     ("run", "worker"): "a subject may be an engine's own worker, which runs in the ordinary loop",
     ("schedule", "testing"): "Hypothesis runs a schedule's strategy under the assertion that users write",
 }

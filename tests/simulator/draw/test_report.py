@@ -61,7 +61,7 @@ def test_explore_shows_its_counts_and_links_what_it_found(tmp_path, capsys):
     assert links
     assert all((tmp_path / link).exists() for link in links)
     counted = dict(row for row in cells(text) if len(row) == 2)
-    printed = re.search(r"schedules, (\d+) runs, (\d+) decisions", capsys.readouterr().out)
+    printed = re.search(r"schedules?, (\d+) runs?, (\d+) decisions?", capsys.readouterr().out)
     assert (counted["runs"], counted["decisions visited"]) == tuple(f"{int(n):,}" for n in printed.groups())
 
 

