@@ -1,16 +1,19 @@
 """Tasks on a Ray cluster: the engine that users run their own serving stack on, on one machine or many.
 
 Ray never repeats a task by itself here. A task whose node or worker process is lost is given out once more, which
-`repeated` tells; a task that takes down two workers in a row is its own fault, as with `workers.Workers`.
+`repeated` tells; a task that takes down two workers in a row is its own fault, as with `workers.Workers`. So is one
+that does not return within its `limit_s`, which ends its worker.
 """
 
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Callable
 from typing import Any, NamedTuple, Self
 
-from stalerow.simulator.campaign.workers import Done, _attempt
+from stalerow.simulator.campaign.leases import guarded
+from stalerow.simulator.campaign.workers import TICK_S, Done
 from stalerow.simulator.errors import UsageError
 
 ATTEMPTS = 2
@@ -21,6 +24,7 @@ class _Given(NamedTuple):
     ticket: int
     task: Any
     deaths: int
+    since: float
 
 
 class RayCluster:
@@ -40,6 +44,7 @@ class RayCluster:
         self._given: dict[Any, _Given] = {}
         self._tickets = 0
         self._repeated: list[str] = []
+        self._cores, self._counted = 0, -TICK_S
 
     def __enter__(self) -> Self:
         if self._own:
@@ -47,7 +52,7 @@ class RayCluster:
                 self._ray.init(address=self._address, log_to_driver=False, logging_level=logging.ERROR)
             except (ConnectionError, ValueError, RuntimeError) as error:
                 raise UsageError(f"no Ray cluster at {self._address!r}: {error}") from None
-        self._run = self._ray.remote(max_retries=0, num_cpus=1)(_attempt)
+        self._run = self._ray.remote(max_retries=0, num_cpus=1)(guarded)
         return self
 
     def __exit__(self, *exc: object) -> None:
@@ -64,16 +69,18 @@ class RayCluster:
     @property
     def idle(self) -> int:
         """Cores of the nodes that are alive, without those taken. Nodes come and go."""
-        cores = int(sum(n["Resources"].get("CPU", 0) for n in self._ray.nodes() if n["Alive"]))
-        return max(cores - len(self._given), 0)
+        if time.monotonic() - self._counted >= TICK_S:
+            alive = [node for node in self._ray.nodes() if node["Alive"]]
+            self._cores, self._counted = int(sum(node["Resources"].get("CPU", 0) for node in alive)), time.monotonic()
+        return max(self._cores - len(self._given), 0)
 
     def submit(self, task: Any) -> int:
         self._tickets += 1
-        self._give(_Given(self._tickets, task, 0))
+        self._give(_Given(self._tickets, task, 0, 0.0))
         return self._tickets
 
     def _give(self, given: _Given) -> None:
-        self._given[self._run.remote(self._work, given.task)] = given
+        self._given[self._run.remote(self._work, given.task)] = given._replace(since=time.monotonic())
 
     def wait(self, timeout: float | None = None) -> list[Done]:
         if not self._given:
@@ -90,9 +97,14 @@ class RayCluster:
             self._again(given, "its node was lost")
             return None
         except lost.WorkerCrashedError:
+            limit = getattr(given.task, "limit_s", None)
+            hung = limit is not None and time.monotonic() - given.since >= limit
             if given.deaths + 1 < ATTEMPTS:
-                self._again(given._replace(deaths=given.deaths + 1), "its worker process died")
+                why = f"did not return within {limit:g} s" if hung else "died"
+                self._again(given._replace(deaths=given.deaths + 1), f"its worker process {why}")
                 return None
+            if hung:
+                return Done(given.ticket, given.task, hung=f"did not return within {limit:g} s, in two workers")
             return Done(given.ticket, given.task, died="died in two workers")
         return Done(given.ticket, given.task, value, error, trace)
 

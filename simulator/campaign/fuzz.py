@@ -19,11 +19,12 @@ from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 
-from stalerow.simulator.campaign import failures, findings, journal
+from stalerow.simulator.campaign import failures, findings, journal, leases
 from stalerow.simulator.campaign.executors import Executor
 from stalerow.simulator.campaign.failures import Failure
 from stalerow.simulator.campaign.findings import Finding, Tally
 from stalerow.simulator.campaign.journal import Journal
+from stalerow.simulator.campaign.leases import Leases
 from stalerow.simulator.campaign.stream import TrialStream
 from stalerow.simulator.campaign.trials import Reduced, Reduction, Seen, Trial, do
 from stalerow.simulator.campaign.workers import TICK_S, Done, Workers, abandoned
@@ -36,6 +37,8 @@ if TYPE_CHECKING:
     from stalerow.simulator.universes.scan import Universe
 
 SCOUTS_AHEAD = 64
+LEASE = 8
+"""Seeds that go to a machine of a cluster at a time."""
 SHRINK_AT_LEAST_S = 10.0
 NOTE_S = 1.0
 """How often a campaign writes down how far it has come: at most so much is done again after a kill."""
@@ -136,7 +139,7 @@ class Campaign:
             return Workers(self.options.jobs, do, notes)
         from stalerow.simulator.campaign.clusters import RayCluster
 
-        return RayCluster(do, self.options.ray or None)
+        return Leases(RayCluster(leases.do, self.options.ray or None), do, Trial, LEASE)
 
     def _begin(self, draws: Iterator[Draw], scouted: Iterator[Draw]) -> None:
         limit = self.options.schedule_s

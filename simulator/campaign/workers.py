@@ -294,7 +294,7 @@ def _serve(work: Callable[[Any], Any], pipe: Connection, note: Path | None, stac
         if note is not None:
             with contextlib.suppress(OSError):  # a full disk costs the note, not the run
                 note.write_text(f"{task}\n")
-        answer = _attempt(work, task)
+        answer = attempt(work, task)
         try:
             pipe.send(answer)
         except (BrokenPipeError, OSError):
@@ -309,7 +309,7 @@ def _end_with_parent() -> None:
         os._exit(1)
 
 
-def _attempt(work: Callable[[Any], Any], task: Any) -> tuple[Any, BaseException | None, str]:
+def attempt(work: Callable[[Any], Any], task: Any) -> tuple[Any, BaseException | None, str]:
     try:
         return work(task), None, ""
     except Exception as error:

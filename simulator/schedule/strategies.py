@@ -40,8 +40,11 @@ def load_profile(name: str) -> settings:
     """Make one of `PROFILES` Hypothesis' current settings.
 
     ci: derandomized, 60 examples, prints what reproduces a failure. fuzz: explores, 500 examples, keeps failures in the
-    example database. nightly: 5000 examples, every distinct failure. With GITHUB_TOKEN and GITHUB_REPOSITORY set, fuzz
-    and nightly also start from the examples that the repository's workflow kept as an artifact.
+    example database. nightly: 5000 examples, every distinct failure.
+
+    With STALEROW_DATABASE set, fuzz and nightly share their examples with whoever names the same one: a folder, or a
+    Redis server as redis://HOST:PORT. With GITHUB_TOKEN and GITHUB_REPOSITORY set they also start from the examples
+    that the repository's workflow kept as an artifact. Raises ValueError for a profile or a database that is not known.
     """
     common: dict[str, Any] = {
         "deadline": None,
@@ -73,9 +76,26 @@ def load_profile(name: str) -> settings:
 
 
 def _database() -> ExampleDatabase:
-    local = DirectoryBasedExampleDatabase(".hypothesis/examples")
+    """The project's own examples, and with them those that are shared."""
+    used: list[ExampleDatabase] = [DirectoryBasedExampleDatabase(".hypothesis/examples")]
+    named = os.environ.get("STALEROW_DATABASE", "")
+    if named.startswith(("redis://", "rediss://")):
+        used.append(_redis(named))
+    elif "://" in named:
+        raise ValueError(f"STALEROW_DATABASE={named}: give a folder, or redis://HOST:PORT")
+    elif named:
+        used.append(DirectoryBasedExampleDatabase(named))
     owner, _, repository = os.environ.get("GITHUB_REPOSITORY", "").partition("/")
-    if not (os.environ.get("GITHUB_TOKEN") and repository):
-        return local
-    shared = GitHubArtifactDatabase(owner, repository, artifact_name="stalerow-examples")
-    return MultiplexedDatabase(local, ReadOnlyDatabase(shared))
+    if os.environ.get("GITHUB_TOKEN") and repository:
+        kept = GitHubArtifactDatabase(owner, repository, artifact_name="stalerow-examples")
+        used.append(ReadOnlyDatabase(kept))
+    return used[0] if len(used) == 1 else MultiplexedDatabase(*used)
+
+
+def _redis(address: str) -> ExampleDatabase:
+    try:
+        import redis
+        from hypothesis.extra.redis import RedisExampleDatabase
+    except ImportError:
+        raise ValueError(f"STALEROW_DATABASE={address}: needs the package redis: pip install redis") from None
+    return RedisExampleDatabase(redis.Redis.from_url(address))

@@ -42,7 +42,10 @@ def pytest_configure(config: pytest.Config) -> None:
     if profile:
         from stalerow.simulator.schedule.strategies import load_profile
 
-        load_profile(profile)
+        try:
+            load_profile(profile)
+        except ValueError as error:
+            raise pytest.UsageError(str(error)) from None
 
 
 @pytest.fixture(scope="session")

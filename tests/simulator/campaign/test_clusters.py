@@ -2,8 +2,12 @@
 
 import pytest
 
+from stalerow.simulator.campaign import failures, leases, trials
 from stalerow.simulator.campaign.clusters import RayCluster
 from stalerow.simulator.campaign.executors import InProcess
+from stalerow.simulator.campaign.fuzz import Campaign, Options
+from stalerow.simulator.campaign.leases import Leases
+from stalerow.simulator.campaign.trials import Trial
 from stalerow.simulator.errors import UsageError
 from stalerow.simulator.explore import exploration
 from stalerow.simulator.explore.bounds import Bounds
@@ -15,6 +19,8 @@ from stalerow.simulator.run.subject import Subject
 ray = pytest.importorskip("ray", reason="needs Ray (extra stalerow[ray])")
 
 BOUNDS = Bounds(requests=2, steps=6, prompt=2, output=3, gap=1)
+SEEDS = (0, 1, 2, 3, 5, 7, 8, 9, 10, 11, 12, 13)
+"""One kind of violation among them, so that there is one failure to shrink."""
 
 
 @pytest.fixture(scope="module")
@@ -62,7 +68,7 @@ class Quiet:
 
 
 def search(path, executor):
-    progress = Progress(bounds=BOUNDS, subject=Subject(kernels="reference:batch-row"), stop=48)
+    progress = Progress(bounds=BOUNDS, subject=Subject(kernels="reference:batch-row"), stop=54)
     return Exploration(progress, path, executor, Quiet(), keep_going=True).run()
 
 
@@ -80,6 +86,58 @@ def test_a_node_that_is_killed_midway_loses_no_lease_and_repeats_none_silently(c
     assert all("ran again: its node was lost" in text for text in losing.told)
 
 
+class LosingSeeds(Losing):
+    """The same under a campaign's leases of seeds."""
+
+    def __init__(self, cluster, node):
+        super().__init__(cluster, node)
+        self._work = leases.do
+
+
+class Campaigning(Campaign):
+    made = None
+
+    def _executor(self, notes):
+        return Leases(self.made, trials.do, Trial, 3) if self.made else InProcess(trials.do)
+
+
+class Hearing(Quiet):
+    def __init__(self):
+        self.notes = []
+
+    def note(self, text):
+        self.notes.append(text)
+
+    def tick(self, tally, doing):
+        pass
+
+    def finding(self, finding):
+        pass
+
+
+def fuzzed(folder, made):
+    subject = Subject(kernels="reference:batch-row")
+    asked = Options(subject=subject, seeds=SEEDS, runs=len(SEEDS), folder=folder, keep_going=True, schedule_s=120.0)
+    campaign = Campaigning(asked, Hearing())
+    campaign.made = made
+    tally = campaign.run()
+    found = {path.name: failures.load(path).failure for path in failures.saved(folder)}
+    return (tally.schedules, tally.kinds, tally.marks, tally.first_seen), found, campaign.listener.notes
+
+
+def test_a_campaign_loses_no_seed_with_a_node_and_repeats_none_silently(cluster, tmp_path):
+    made, _ = cluster
+    node = made.add_node(num_cpus=1)
+    made.wait_for_nodes()
+    sums, found, notes = fuzzed(tmp_path / "cluster" / "failures", LosingSeeds(made, node))
+    alone, alone_found, _ = fuzzed(tmp_path / "alone" / "failures", None)
+    assert sums == alone
+    assert alone_found
+    assert found == alone_found
+    assert notes
+    assert all("ran again: its node was lost" in text for text in notes)
+
+
 def suicide(task):
     import os
     import signal
@@ -95,6 +153,29 @@ def test_a_task_that_takes_its_workers_down_is_blamed_after_the_second(cluster):
             done = executor.wait(5)
         assert executor.repeated() == ["a wild copy ran again: its worker process died"]
     assert (done[0].ticket, done[0].died) == (ticket, "died in two workers")
+
+
+class Endless:
+    limit_s = 1.0
+
+    def __str__(self):
+        return "an endless launch"
+
+
+def hang(task):
+    import time
+
+    time.sleep(600)
+
+
+def test_a_task_that_does_not_return_is_named_after_the_second_time(cluster):
+    with RayCluster(hang) as executor:
+        executor.submit(Endless())
+        done = []
+        while not done:
+            done = executor.wait(5)
+        assert executor.repeated() == ["an endless launch ran again: its worker process did not return within 1 s"]
+    assert done[0].hung == "did not return within 1 s, in two workers"
 
 
 def test_without_a_cluster_there_is_one_line(monkeypatch):

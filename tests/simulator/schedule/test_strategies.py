@@ -1,5 +1,6 @@
 """Properties over drawn schedules, and the assertion with its message."""
 
+import os
 import subprocess
 import sys
 
@@ -90,6 +91,68 @@ def test_profiles(name, examples):
     assert settings.default is profile or settings().max_examples == examples
     assert profile.derandomize is (name == "ci")
     assert profile.print_blob
+
+
+FAILING = """
+from hypothesis import given, settings
+from stalerow.simulator.schedule.strategies import load_profile, schedules
+
+load_profile("fuzz")
+ran = []
+
+@settings(max_examples=MOST)
+@given(schedules(pp=2))
+def test_few_prompts_are_long(schedule):
+    ran.append(schedule)
+    assert all(r.prompt_len < 9 for r in schedule.requests)
+
+try:
+    test_few_prompts_are_long()
+except BaseException:
+    pass
+print(len(ran), any(r.prompt_len >= 9 for r in ran[0].requests))
+"""
+
+
+def session(folder, shared, most):
+    """(schedules run, whether the first fails) of a property's session in a folder of its own."""
+    folder.mkdir()
+    (folder / "session.py").write_text(FAILING.replace("MOST", str(most)))
+    env = {**os.environ, "STALEROW_DATABASE": str(shared)}
+    env.pop("GITHUB_TOKEN", None)
+    done = subprocess.run(
+        [sys.executable, "session.py"], cwd=folder, env=env, capture_output=True, text=True, timeout=200
+    )
+    assert done.returncode == 0, done.stderr
+    ran, fails = done.stdout.split()[-2:]
+    return int(ran), fails == "True"
+
+
+def test_a_failure_that_one_machine_found_is_what_another_runs_first(tmp_path):
+    shared = tmp_path / "shared"
+    assert session(tmp_path / "one", shared, 200)[0] > 1
+    assert session(tmp_path / "two", shared, 1)[1]
+    assert not session(tmp_path / "three", "", 1)[1]
+
+
+@pytest.mark.usefixtures("_keep_profile")
+def test_a_redis_server_keeps_what_is_shared(monkeypatch):
+    fakeredis = pytest.importorskip("fakeredis", reason="needs fakeredis")
+    from hypothesis.extra.redis import RedisExampleDatabase
+
+    server = fakeredis.FakeServer()
+    monkeypatch.setattr("redis.Redis.from_url", lambda address: fakeredis.FakeRedis(server=server))
+    monkeypatch.setenv("STALEROW_DATABASE", "redis://somewhere:6379")
+    load_profile("fuzz").database.save(b"property", b"an example")
+    assert set(RedisExampleDatabase(fakeredis.FakeRedis(server=server)).fetch(b"property")) == {b"an example"}
+
+
+@pytest.mark.usefixtures("_keep_profile")
+def test_a_database_of_no_known_kind_is_named(monkeypatch):
+    monkeypatch.setenv("STALEROW_DATABASE", "mysql://somewhere")
+    with pytest.raises(ValueError, match="STALEROW_DATABASE=mysql://somewhere: give a folder, or redis://HOST:PORT"):
+        load_profile("nightly")
+    assert load_profile("ci").database is None
 
 
 def test_an_unknown_profile_says_which_there_are():
