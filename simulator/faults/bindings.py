@@ -14,8 +14,8 @@ from stalerow.kernels.base.memory import BlockTables, Pool
 from stalerow.kernels.sets import KernelSet
 from stalerow.simulator.errors import UsageError
 from stalerow.simulator.faults.base import Fault
-from stalerow.simulator.rank.base import Rank
 from stalerow.simulator.rank.policy import RankPolicy
+from stalerow.simulator.rank.worker import Worker
 from stalerow.simulator.schedule.values import Schedule
 
 
@@ -55,7 +55,7 @@ class StaleRow(Fault):
 class _ProfilingBinder:
     """Bound by the profiling run: tables and states of its cache, but the aligned indices are looked up afresh."""
 
-    def __init__(self, rank: Rank, layout_of: Callable[[Rank], Cache]) -> None:
+    def __init__(self, rank: Worker, layout_of: Callable[[Worker], Cache]) -> None:
         self._lazy = LazyBinder(rank.backend, rank.align.reads_slot_tables)
         self._own = LazyBinder(rank.backend, rank.align.reads_slot_tables)
         self._lazy.get(layout_of(rank))
@@ -69,7 +69,7 @@ class _ProfilingBinder:
         return dataclasses.replace(bound, index_tables=own.index_tables, index_table_ptrs=own.index_table_ptrs)
 
 
-def _profiling_cache(rank: Rank) -> Cache:
+def _profiling_cache(rank: Worker) -> Cache:
     """What memory profiling builds and throws away: two blocks, and one recurrent group fewer where there are two."""
     layout = rank.layout
     recurrent = layout.recurrent_groups
@@ -80,7 +80,7 @@ def _profiling_cache(rank: Rank) -> Cache:
 
 
 class _BoundWhileProfiling(RankPolicy):
-    def binder(self, rank: Rank) -> Binder:
+    def binder(self, rank: Worker) -> Binder:
         return _ProfilingBinder(rank, _profiling_cache)
 
 
@@ -103,7 +103,7 @@ class DeadBinding(Fault):
 class _Resized:
     """A binder whose bindings claim other sizes for temporal states."""
 
-    def __init__(self, inner: Binder, rank: Rank, size_of: Callable[[HostState, int], int]) -> None:
+    def __init__(self, inner: Binder, rank: Worker, size_of: Callable[[HostState, int], int]) -> None:
         self._inner, self._backend, self._size_of = inner, rank.backend, size_of
         self._changed: Binding | None = None
 
@@ -135,7 +135,7 @@ def _whole_words(state: HostState, page_bytes: int) -> int:
 
 
 class _WordSized(RankPolicy):
-    def binder(self, rank: Rank) -> Binder:
+    def binder(self, rank: Worker) -> Binder:
         return _Resized(super().binder(rank), rank, _whole_words)
 
 

@@ -9,7 +9,7 @@ from stalerow.simulator.faults.base import Fault
 from stalerow.simulator.rank.device import DeviceQueue
 from stalerow.simulator.rank.operations import CopyBlocks, Dummy, Operation, Zero
 from stalerow.simulator.rank.policy import RankPolicy
-from stalerow.simulator.rank.v2 import RankV2
+from stalerow.simulator.rank.worker import Worker
 from stalerow.simulator.schedule.values import Schedule
 
 DUMMY_BYTE = 0xD6
@@ -119,7 +119,7 @@ class DirtyRows(Fault):
 
 
 class _WritingDummy(RankPolicy):
-    def idle_step(self, rank: RankV2, step: Step) -> None:
+    def idle_step(self, rank: Worker, step: Step) -> None:
         super().idle_step(rank, step)
 
         def run() -> None:

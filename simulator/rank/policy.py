@@ -6,20 +6,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from stalerow.kernels.base.binding import Binder, EagerBinder
-
-if TYPE_CHECKING:
-    from stalerow.simulator.engine.step import NewRequest, Step
-    from stalerow.simulator.rank.base import Rank
-    from stalerow.simulator.rank.device import DeviceQueue
-    from stalerow.simulator.rank.operations import Operation
-    from stalerow.simulator.rank.ring import RingEntry
-    from stalerow.simulator.rank.v2 import RankV2
-    from stalerow.simulator.schedule.values import Schedule
+from stalerow.simulator.engine.step import NewRequest, Step
+from stalerow.simulator.rank.device import DeviceQueue
+from stalerow.simulator.rank.operations import Operation
+from stalerow.simulator.rank.ring import RingEntry
+from stalerow.simulator.rank.worker import Worker
+from stalerow.simulator.schedule.values import Schedule
 
 
 class RankPolicy:
@@ -42,7 +38,7 @@ class RankPolicy:
     def __init__(self, schedule: Schedule) -> None:
         self.schedule = schedule
 
-    def binder(self, rank: Rank) -> Binder:
+    def binder(self, rank: Worker) -> Binder:
         """What binds the copy kernels to the rank's cache, made once when the rank starts (vLLM #57807)."""
         return EagerBinder(rank.backend, rank.align.reads_slot_tables)
 
@@ -107,7 +103,7 @@ class RankPolicy:
         """
         return (num_computed > 0) | (num_drafts > 0)
 
-    def idle_step(self, rank: RankV2, step: Step) -> None:
+    def idle_step(self, rank: Worker, step: Step) -> None:
         """A step without rows: other ranks of a data-parallel group may need a dummy run, which writes no state."""
 
     def padded_rows(self, num_rows: int, uniform_decode: bool) -> int:

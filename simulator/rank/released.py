@@ -14,12 +14,12 @@ from stalerow.kernels.base.binding import Binder, EagerBinder, LazyBinder
 from stalerow.kernels.base.layout import Layout
 from stalerow.simulator.errors import UsageError
 from stalerow.simulator.rank.policy import RankPolicy
+from stalerow.simulator.rank.worker import Worker
 from stalerow.simulator.schedule.values import Schedule
 
 if TYPE_CHECKING:
     from stalerow.kernels.external import CallerProfile
     from stalerow.simulator.engine.step import NewRequest
-    from stalerow.simulator.rank.base import Rank
 
 
 class RefusedLayout(UsageError):
@@ -59,7 +59,7 @@ class _Released(RankPolicy):
     def zero_padding(self) -> bool:  # type: ignore[override]
         return self.caller.zero_padding
 
-    def binder(self, rank: Rank) -> Binder:
+    def binder(self, rank: Worker) -> Binder:
         made = EagerBinder if self.caller.binds_when == "cache_init" else LazyBinder
         return made(rank.backend, rank.align.reads_slot_tables)
 

@@ -16,9 +16,9 @@ from stalerow.kernels.base.device import NumpyBackend
 from stalerow.kernels.sets import KernelSet
 from stalerow.simulator.engine.step import CachedBlock
 from stalerow.simulator.oracle.watch import Watch
-from stalerow.simulator.rank.base import Rank
 from stalerow.simulator.rank.operations import Operation
 from stalerow.simulator.rank.policy import RankPolicy
+from stalerow.simulator.rank.worker import Worker
 from stalerow.simulator.run.loop import Simulation
 from stalerow.simulator.schedule.choosers.planned import PlannedOrder
 from stalerow.simulator.schedule.order import Order
@@ -52,7 +52,7 @@ class _Nothing:
 
 
 class _Unbound(RankPolicy):
-    def binder(self, rank: Rank) -> Binder:
+    def binder(self, rank: Worker) -> Binder:
         return cast(Binder, _Nothing())
 
 

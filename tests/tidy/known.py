@@ -20,8 +20,6 @@ CIRCLES = {
     frozenset({"simulator.engine.admission", "simulator.engine.scheduler"}): "annotations",
     frozenset({"simulator.engine.block_pool", "simulator.engine.policies"}): "annotations",
     frozenset({"simulator.campaign.fuzz", "simulator.campaign.journal"}): "annotations",
-    frozenset({"simulator.rank.base", "simulator.rank.policy", "simulator.rank.v2"}): "annotations: a policy is told "
-    "of the rank that asks it",
     frozenset(
         {f"simulator.schedule.{name}" for name in ("draw", "faithful", "generate", "values", "widen")}
     ): "a schedule keeps its draw, and a draw makes its schedule",
