@@ -27,8 +27,8 @@ class Lease(msgspec.Struct, frozen=True):
     @property
     def limit_s(self) -> float | None:
         """Seconds that the tasks may take; None if one may take any."""
-        limits = [getattr(task, "limit_s", None) for task in self.tasks]
-        return None if None in limits else sum(limits)
+        limits = [limit for task in self.tasks if (limit := getattr(task, "limit_s", None)) is not None]
+        return sum(limits) if len(limits) == len(self.tasks) else None
 
     def __str__(self) -> str:
         return str(self.tasks[0]) if len(self.tasks) == 1 else f"{len(self.tasks)} tasks from {self.tasks[0]} on"
@@ -44,7 +44,7 @@ def guarded(work: Callable[[Any], Any], task: Any) -> tuple[Any, BaseException |
     limit = getattr(task, "limit_s", None)
     if limit is None:
         return attempt(work, task)
-    faulthandler.dump_traceback_later(limit, exit=True, file=sys.__stderr__)
+    faulthandler.dump_traceback_later(limit, exit=True, file=sys.__stderr__ or sys.stderr)
     try:
         return attempt(work, task)
     finally:
