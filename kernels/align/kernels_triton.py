@@ -45,7 +45,7 @@ NEVER = 2**16
 """Tiles a program that no launch has."""
 
 
-class CopyPlan:
+class CopyTiles:
     """How the states of a binding are cut into tiles, and the counter from which its launches draw them.
 
     Launches over one binding run one after another, as their copies must, so they can share the counter.
@@ -58,7 +58,7 @@ class CopyPlan:
         self.tile_steps = min(TILE_STEPS, triton.next_power_of_2(triton.cdiv(largest, step)))
         tiles = tiles_of(binding.layout, copy_block, self.tile_steps, self.width_block)
         self.states = state_records(binding)
-        self.tiles = torch.from_numpy(tiles).to(self.states.device)
+        self.table = torch.from_numpy(tiles).to(self.states.device)
         self.draws = torch.zeros(1, dtype=torch.int32, device=self.states.device)
 
 
@@ -79,7 +79,7 @@ class TritonAlign:
         elif programs is None:
             programs = PROGRAMS_PER_SM * _multiprocessors()
         self.programs = programs
-        self._plans: WeakKeyDictionary[Binding, CopyPlan] = WeakKeyDictionary()
+        self._tiles: WeakKeyDictionary[Binding, CopyTiles] = WeakKeyDictionary()
         self.copy_rows = COPY_ROWS
         self.copy_block = COPY_BLOCK
         self.draw_from = NEVER if on_host else DRAW_FROM
@@ -166,30 +166,30 @@ class TritonAlign:
             ROWS=ROWS,
         )
 
-    def copy_plan(self, binding: Binding) -> CopyPlan:
+    def copy_tiles(self, binding: Binding) -> CopyTiles:
         """Made at a binding's first launch, so that one has to come before a capture, as compilation has."""
-        plan = self._plans.get(binding)
-        if plan is None:
-            plan = self._plans[binding] = CopyPlan(binding, self.copy_block)
-        return plan
+        tiles = self._tiles.get(binding)
+        if tiles is None:
+            tiles = self._tiles[binding] = CopyTiles(binding, self.copy_block)
+        return tiles
 
     def _copy_arguments(self, binding: Binding, num_rows: int) -> dict[str, Any]:
         layout = binding.layout
-        plan = self.copy_plan(binding)
+        tiles = self.copy_tiles(binding)
         return {
-            "tiles": plan.tiles,
-            "num_tiles": len(plan.tiles),
-            "draws": plan.draws,
+            "tiles": tiles.table,
+            "num_tiles": len(tiles.table),
+            "draws": tiles.draws,
             "draw_from": self.draw_from,
-            "states": plan.states,
+            "states": tiles.states,
             "table_row_stride": binding.table_row_stride,
             "ROW_IS_SLOT": self.reads_slot_tables,
             "CHANNELS_FIRST": layout.conv_layout == "DS",
             "ROWS": next((rows for rows in self.copy_rows if num_rows <= rows), self.copy_rows[-1]),
-            "TILE_STEPS": plan.tile_steps,
+            "TILE_STEPS": tiles.tile_steps,
             "COPY_BLOCK": self.copy_block,
-            "WIDTH_BLOCK": plan.width_block,
-            "ROW_BLOCK": max(1, self.copy_block // plan.width_block // self.row_split),
+            "WIDTH_BLOCK": tiles.width_block,
+            "ROW_BLOCK": max(1, self.copy_block // tiles.width_block // self.row_split),
             "num_warps": COPY_WARPS,
             "maxnreg": MAX_REGISTERS,
         }

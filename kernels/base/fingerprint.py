@@ -3,7 +3,7 @@
 `sum(value * coefficient(place))`, wrapping, where a place is named by the array's own shape: a page by (layer, block,
 byte), a slot's number by (array, slot, position). The coefficients are odd and pseudo-random, so that contents which
 differ anywhere give equal fingerprints with odds of about 2**-56. Values are bytes or int32, never negative by intent.
-Lanes that share one pool (`lanes`) get the fingerprint that each would have alone.
+Universes that share one pool (`universes`) get the fingerprint that each would have alone.
 """
 
 from __future__ import annotations

@@ -16,10 +16,10 @@ from typing import Any, TypeAlias
 from llvmlite import ir
 
 from stalerow.kernels.compiled import arithmetic, values
+from stalerow.kernels.compiled.accesses import Access, declare_find
 from stalerow.kernels.compiled.arithmetic import ADDRESS, SIZES, llvm_type, stored_type
 from stalerow.kernels.compiled.coroutines import Coroutine
 from stalerow.kernels.compiled.errors import Unsupported
-from stalerow.kernels.compiled.memory import Access, declare_find
 from stalerow.kernels.compiled.mlir import Block, Module, Op, Type
 from stalerow.kernels.compiled.sites import Extra, Site, Stop
 from stalerow.kernels.compiled.values import Elementwise, Index, Lane, Lanes, Splat, Stored

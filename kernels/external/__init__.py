@@ -2,7 +2,7 @@
 
 `load` takes the ``@triton.jit`` functions out of the engine's ``v1/worker/mamba_utils.py`` (``source``,
 ``wheel``, ``extract``), binds their parameters by name (``vocabulary``, ``signatures``), reads from the
-surrounding source what the release's runner does around them (``profile``), and returns a `KernelSet` that
+surrounding source what the release's runner does around them (``convention``), and returns a `KernelSet` that
 launches them (``align``). Nothing of the engine is imported or installed. `describe` says what was found and
 how. Importing this package imports neither Triton nor torch.
 """
@@ -20,14 +20,14 @@ from .errors import (
     UnclearCaller,
     UnknownParameter,
 )
-from .facts import CallerProfile, Fact, Meta
+from .facts import CallingConvention, Fact, Meta
 
 if TYPE_CHECKING:
     from stalerow.kernels.sets import KernelSet
 
 __all__ = [
     "BadBinding",
-    "CallerProfile",
+    "CallingConvention",
     "Description",
     "DownloadError",
     "ExternalKernelError",
@@ -48,22 +48,22 @@ def load(name: str, device: str) -> "KernelSet":
     """The kernel set of the engine that `name` stands for, on `device` (see `stalerow.kernels.base.device.DEVICES`).
 
     `name` is a release (``vllm==0.30.0``), a folder with the engine's package, or a ``mamba_utils.py``. The
-    set's ``align`` has the engine's kernels and, as ``align.caller``, a `CallerProfile`; its other operators
+    set's ``align`` has the engine's kernels and, as ``align.caller``, a `CallingConvention`; its other operators
     are the project's. Raises an `ExternalKernelError` that names what is wrong, or `DeviceError`.
     """
     # Here and not above, so that describing an engine does not import Triton.
     from stalerow.kernels.sets import KernelSet, kernel_set
 
     from .align import ExternalAlign
+    from .convention import convention
     from .extract import extract
     from .module import load_module
-    from .profile import profile
     from .signatures import signatures
     from .source import find
 
     source = find(name)
     found = signatures(source)
-    caller, meta, _ = profile(source)
+    caller, meta, _ = convention(source)
     own = kernel_set("req-idx" if caller.binds == "slot" else "batch-row", device)
     module = load_module(source, extract(source.kernels, [kernel.name for kernel in found.values()], source.imported))
     align = ExternalAlign(name, module, found, caller, meta, own.align, own.backend)

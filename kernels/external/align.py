@@ -2,7 +2,7 @@
 
 Values come from the memory objects of `stalerow.kernels` and go to the kernels' parameters as ``vocabulary``
 says. Nothing of the engine's host code runs; what it does around a launch (the snapshot of accepted counts,
-tiles, constants) is done here as the release's `CallerProfile` says.
+tiles, constants) is done here as the release's `CallingConvention` says.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from operator import attrgetter
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from .facts import CallerProfile, Meta
+from .facts import CallingConvention, Meta
 from .signatures import Signature
 
 if TYPE_CHECKING:
@@ -112,7 +112,7 @@ class ExternalAlign:
         name: str,
         module: ModuleType,
         found: dict[str, Signature],
-        caller: CallerProfile,
+        caller: CallingConvention,
         meta: Meta,
         own: AlignKernels,
         backend: Backend,

@@ -1,6 +1,6 @@
 """Single observations on a runner's source: each function looks for one thing and says where it stands.
 
-Input is a parsed file, output a `Seen` or None. What follows from an observation is decided in ``profile``.
+Input is a parsed file, output a `Seen` or None. What follows from an observation is decided in ``convention``.
 """
 
 import ast

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 
 import msgspec
 
+from .convention import convention
 from .extract import extract
-from .facts import CallerProfile, Fact, Meta
-from .profile import profile
+from .facts import CallingConvention, Fact, Meta
 from .signatures import Signature, signatures
 from .source import EngineSource, find
 from .vocabulary import INDICES_FUNCTION, KERNEL_NAMES
@@ -37,7 +37,7 @@ class Description(msgspec.Struct, frozen=True):
     files: dict[str, str | None]
     kernels: list[KernelFound]
     extracted: list[str]
-    caller: CallerProfile
+    caller: CallingConvention
     meta: Meta
     facts: list[Fact]
 
@@ -53,7 +53,7 @@ def describe(name: str) -> Description:
 def describe_source(source: EngineSource) -> Description:
     """The same, for source that is already at hand."""
     found = signatures(source)
-    caller, meta, facts = profile(source)
+    caller, meta, facts = convention(source)
     kernels = [
         KernelFound(role, kernel.name, f"{source.kernels.path}:{kernel.line}", kernel.parameters, _notes(kernel))
         for role, kernel in found.items()

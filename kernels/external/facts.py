@@ -1,7 +1,7 @@
 """What a release expects of whoever launches its kernels, and where that was seen.
 
-A `CallerProfile` is what the simulator's rank acts on; a `Fact` is one line of evidence for one of its
-fields. Both are plain data, made by ``profile`` and shown by ``describe``.
+A `CallingConvention` is what the simulator's rank acts on; a `Fact` is one line of evidence for one of its
+fields. Both are plain data, made by ``convention`` and shown by ``describe``.
 """
 
 from typing import Literal
@@ -26,7 +26,7 @@ class Fact(msgspec.Struct, frozen=True):
     expression: str
 
 
-class CallerProfile(msgspec.Struct, frozen=True):
+class CallingConvention(msgspec.Struct, frozen=True):
     """The caller's side of a release's kernels.
 
     * `binds`: the tables that the copies are bound to, ``slot`` (persistent, a row per request slot) or

@@ -1,6 +1,6 @@
 """How an engine launches a kernel: each ``kernel[grid](...)`` in its source, argument by parameter.
 
-Only syntax is looked at. `profile` reads from it which tables, counts and tile numbers a release hands over.
+Only syntax is looked at. `convention` reads from it which tables, counts and tile numbers a release hands over.
 """
 
 import ast

@@ -1,6 +1,6 @@
 """From the name that the user gave to source text: a release, a checkout, a package's folder, or one file.
 
-Only text is read. The result goes to ``extract`` (the kernels) and ``profile`` (what their caller does).
+Only text is read. The result goes to ``extract`` (the kernels) and ``convention`` (what their caller does).
 """
 
 import ast

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from stalerow.kernels.base.device import Backend
-from stalerow.kernels.own.lanes import LaneOperators, ReferenceLanes
 from stalerow.kernels.own.operators import Operators, ReferenceOperators
+from stalerow.kernels.own.universes import ReferenceUniverses, UniverseOperators
 
 
 def operators(backend: Backend) -> Operators:
@@ -20,10 +20,10 @@ def operators(backend: Backend) -> Operators:
     return TritonOperators(backend)
 
 
-def lane_operators(backend: Backend) -> LaneOperators:
-    """The lane operators that run on `backend`."""
+def universe_operators(backend: Backend) -> UniverseOperators:
+    """The universe operators that run on `backend`."""
     if backend.name == "numpy":
-        return ReferenceLanes()
-    from stalerow.kernels.own.lanes_triton import TritonLanes
+        return ReferenceUniverses()
+    from stalerow.kernels.own.universes_triton import TritonUniverses
 
-    return TritonLanes(backend)
+    return TritonUniverses(backend)

@@ -6,7 +6,7 @@ writes and on to the next pipeline rank, as NaNs would. It reads the blocks of t
 gathered attention tables, after precopy; the rank collects `damage` and `activation_out`. Triton twin:
 `forward_triton`.
 
-The launch reads everything before it writes anything. Writes go class by class in `ForwardPlan` order, then
+The launch reads everything before it writes anything. Writes go class by class in `ForwardClasses` order, then
 by unit, row and position; that order matters only if a fault makes two of them hit the same byte.
 """
 
@@ -19,7 +19,7 @@ import numpy as np
 from stalerow.kernels.base.device import Array, HostArray
 from stalerow.kernels.base.memory import BlockTables, OutOfBounds, Pool, SlotState
 from stalerow.kernels.base.patterns import GOLDEN, pattern, signed, torn
-from stalerow.kernels.own.forward_plan import UnitClass, forward_plan
+from stalerow.kernels.own.forward_classes import UnitClass, forward_classes
 from stalerow.kernels.own.forward_spans import KvSpans, takes_spans
 from stalerow.kernels.own.update import live_rows
 
@@ -66,7 +66,7 @@ def forward(
     damage: HostArray,
     activation_out: HostArray,
 ) -> None:
-    """One forward of every layer. `damage` int64 [rows, units] (`forward_plan`), `activation_out` int64 [rows].
+    """One forward of every layer. `damage` int64 [rows, units] (`forward_classes`), `activation_out` int64 [rows].
 
     With `E` the damage of a unit and `carried = activation_in + E * GOLDEN` (wrapping):
 
@@ -86,7 +86,7 @@ def forward(
     Raises OutOfBounds for a wrong block id or column, or a token count that `hashes` does not cover, before
     anything is touched; ValueError if a spec row has more than K + 1 tokens.
     """
-    plan = forward_plan(pool.layout)
+    classes = forward_classes(pool.layout)
     damage[...] = 0
     activation_out[...] = step.activation_in
     rows = _select(pool, slots, step)
@@ -95,18 +95,18 @@ def forward(
 
     recurrent_blocks = _state_blocks(pool, step, rows)
     spans, attention = [], []
-    if takes_spans(pool.layout, plan):
-        spans = [KvSpans(pool, tables, cls, rows.row, rows.c, rows.n) for cls in plan.attention]
+    if takes_spans(pool.layout, classes):
+        spans = [KvSpans(pool, tables, cls, rows.row, rows.c, rows.n) for cls in classes.attention]
     else:
-        attention = [(cls, *_kv_addresses(pool, tables, rows, cls)) for cls in plan.attention]
+        attention = [(cls, *_kv_addresses(pool, tables, rows, cls)) for cls in classes.attention]
 
-    kept = [_read_states(pool, step, rows, cls, recurrent_blocks, damage) for cls in plan.recurrent]
+    kept = [_read_states(pool, step, rows, cls, recurrent_blocks, damage) for cls in classes.recurrent]
     for cls, read, _ in attention:
         _read_kv(pool, step, cls, rows, read, damage)
     for span in spans:
         span.read(step.hashes, damage)
 
-    for cls, window in zip(plan.recurrent, kept):
+    for cls, window in zip(classes.recurrent, kept):
         write = _write_window if cls.conv else _write_temporal
         write(pool, step, rows, cls, recurrent_blocks, window, damage)
     for cls, _, written in attention:

@@ -11,17 +11,17 @@ import numpy as np
 from stalerow.kernels.base.device import HostArray
 from stalerow.kernels.base.layout import Layout
 from stalerow.kernels.base.memory import BlockTables, OutOfBounds, Pool
-from stalerow.kernels.own.forward_plan import ForwardPlan, UnitClass
+from stalerow.kernels.own.forward_classes import ForwardClasses, UnitClass
 
 WORD = 8
 LONG_BLOCK = 64
 """Tokens from which on a block is worth a slice of its own."""
 
 
-def takes_spans(layout: Layout, plan: ForwardPlan) -> bool:
+def takes_spans(layout: Layout, classes: ForwardClasses) -> bool:
     """Whether every attention group has long blocks of one aligned word a position."""
     aligned = layout.base_offset % WORD == 0 and layout.page_bytes % WORD == 0
-    return aligned and all(c.row_bytes == WORD and c.block_size >= LONG_BLOCK for c in plan.attention)
+    return aligned and all(c.row_bytes == WORD and c.block_size >= LONG_BLOCK for c in classes.attention)
 
 
 class KvSpans:

@@ -19,7 +19,7 @@ from stalerow.kernels.base.device import Array, Backend
 from stalerow.kernels.base.layout import Layout
 from stalerow.kernels.base.memory import BlockTables, Pool, SlotState
 from stalerow.kernels.own.forward import ForwardStep
-from stalerow.kernels.own.forward_plan import forward_plan
+from stalerow.kernels.own.forward_classes import forward_classes
 from stalerow.kernels.own.forward_triton_read import read_kv_kernel, read_states_kernel
 from stalerow.kernels.own.forward_triton_write import write_kv_kernel, write_states_kernel
 
@@ -33,7 +33,7 @@ HOST_ITEMS, HOST_BYTES = 4, 8
 
 @dataclass(frozen=True)
 class _Units:
-    """The plan's units on the device, recurrent ones first, and the tile sizes for them."""
+    """The classes's units on the device, recurrent ones first, and the tile sizes for them."""
 
     fields: Array
     """int32 [units, 8], see `forward_triton_read`."""
@@ -170,8 +170,8 @@ class TritonForward:
 
     def _units_of(self, layout: Layout) -> _Units:
         if layout not in self._units:
-            plan = forward_plan(layout)
-            classes = (*plan.recurrent, *plan.attention)
+            classes = forward_classes(layout)
+            every = (*classes.recurrent, *classes.attention)
             fields = [
                 (
                     cls.units[i],
@@ -183,17 +183,17 @@ class TritonForward:
                     cls.chunk,
                     cls.chunk_stride,
                 )
-                for cls in classes
+                for cls in every
                 for i in range(cls.units.size)
             ]
             self._units[layout] = _Units(
                 fields=self._backend.from_host(np.array(fields, dtype=np.int32)),
-                starts=self._backend.from_host(np.concatenate([c.start for c in classes]).astype(np.int64)),
-                salts=self._backend.from_host(np.concatenate([c.salts for c in classes])),
-                num_states=plan.num_states,
-                num_units=plan.num_units,
-                state_bytes=max((c.row_bytes for c in plan.recurrent), default=8),
-                kv_bytes=max((c.row_bytes for c in plan.attention), default=8),
+                starts=self._backend.from_host(np.concatenate([c.start for c in every]).astype(np.int64)),
+                salts=self._backend.from_host(np.concatenate([c.salts for c in every])),
+                num_states=classes.num_states,
+                num_units=classes.num_units,
+                state_bytes=max((c.row_bytes for c in classes.recurrent), default=8),
+                kv_bytes=max((c.row_bytes for c in classes.attention), default=8),
             )
             self._backend.synchronize()  # other streams read it too
         return self._units[layout]

@@ -5,7 +5,7 @@
 reads them. Shapes: I items, Q positions or window rows.
 
 `unit_fields` is int32 [units, 8]: damage column, table, conv, block size, row bytes, row stride, chunk, chunk
-stride, as in `forward_plan.UnitClass`. `kept` is uint8 [states, rows, window, max_bytes].
+stride, as in `forward_classes.UnitClass`. `kept` is uint8 [states, rows, window, max_bytes].
 """
 
 from __future__ import annotations

@@ -21,8 +21,8 @@ from stalerow.simulator.run.subject import Subject
 from stalerow.simulator.schedule.draw import Draw
 
 if TYPE_CHECKING:
-    from stalerow.simulator.run.loop import EngineFactory
     from stalerow.simulator.run.outcome import FaultUse
+    from stalerow.simulator.run.simulation import EngineFactory
 
 CHUNK = 8
 
@@ -144,9 +144,7 @@ def _run_one(setting: Setting, seed: int) -> Result:
     first = None
     if outcome.violations:
         v = outcome.violations[0]
-        first = First(
-            setting.at(seed), v.kind, v.rank, v.launch, v.deferred, v.explanation, setting.command(seed)
-        )
+        first = First(setting.at(seed), v.kind, v.rank, v.launch, v.deferred, v.explanation, setting.command(seed))
     return Result(setting, seed, outcome.digest, outcome.marks, first, faults=outcome.faults)
 
 
@@ -166,9 +164,7 @@ def results(
     settings: Sequence[Setting], seeds: Sequence[int], jobs: int = 1, limit_s: float | None = None
 ) -> Iterator[Result]:
     """Results of every setting and seed, in the order in which they finish. A task may take `limit_s` seconds."""
-    tasks = [
-        (setting, seeds[i : i + CHUNK]) for i in range(0, len(seeds), CHUNK) for setting in settings
-    ]
+    tasks = [(setting, seeds[i : i + CHUNK]) for i in range(0, len(seeds), CHUNK) for setting in settings]
     tasks = [(s, part) for s, chunk in tasks for part in _split(s, chunk)]
     if jobs == 1 and all(setting.subject.harmless for setting in settings):
         for setting, part in tasks:

@@ -167,7 +167,7 @@ class Campaign:
         self._note()
         return self.tally
 
-    def _scan(self, lanes: int) -> bool:
+    def _scan(self, universes: int) -> bool:
         """Run packs first, so that only what they flag is left to run alone; whether there is any."""
         from stalerow.simulator.universes.scan import Scan
 
@@ -175,7 +175,7 @@ class Campaign:
         scan = Scan(
             self.subject,
             options.draws(),
-            lanes,
+            universes,
             options.families,
             options.jobs,
             options.seconds,
@@ -183,7 +183,7 @@ class Campaign:
             options.schedule_s,
         )
         flagged = scan.run(self.tally, lambda: self.listener.tick(self.tally, ()))
-        self.listener.note(f"{len(flagged)} of {scan.scanned} schedules flagged in packs of {lanes}")
+        self.listener.note(f"{len(flagged)} of {scan.scanned} schedules flagged in packs of {universes}")
         if not scan.scanned:
             self.listener.note("no pack ended in time: give more time, or fewer universes")
         for universe in scan.unlike:

@@ -20,8 +20,8 @@ import msgspec
 
 from stalerow.simulator.errors import InternalError, UsageError
 from stalerow.simulator.oracle.violations import Violation
-from stalerow.simulator.run.loop import Simulation
 from stalerow.simulator.run.ordering import chooser
+from stalerow.simulator.run.simulation import Simulation
 from stalerow.simulator.run.subject import Subject
 from stalerow.simulator.schedule.choosers.recorded import RecordedChooser
 from stalerow.simulator.schedule.choosers.recording import RecordingChooser, RecordingOrder

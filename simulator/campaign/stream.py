@@ -16,9 +16,7 @@ RUN_AGAIN_EVERY = 16
 class TrialStream:
     """The trials of one subject, given out and taken back in the order of draws."""
 
-    def __init__(
-        self, subject: Subject, draws: Iterator[Draw], again: bool, schedule_s: float | None = None
-    ) -> None:
+    def __init__(self, subject: Subject, draws: Iterator[Draw], again: bool, schedule_s: float | None = None) -> None:
         self._schedule_s = schedule_s
         self.subject, self._draws, self._again = subject, draws, again
         self._order: deque[int] = deque()

@@ -63,4 +63,3 @@ def of_campaign(options: Options, tally: Tally) -> CampaignSummary:
 def _saved(finding: Finding) -> Saved:
     kind, launch = finding.failure.signature
     return Saved(kind, launch, str(finding.path))
-

@@ -18,7 +18,7 @@ from stalerow.kernels.external.describe import Description
 from stalerow.simulator.campaign.again import Replayed
 from stalerow.simulator.campaign.compare import Row
 from stalerow.simulator.campaign.summary import CampaignSummary, Saved
-from stalerow.simulator.conform.compare import Conformance
+from stalerow.simulator.conform.agreement import Conformance
 from stalerow.simulator.errors import UsageError
 from stalerow.simulator.explore.bounds import Bounds
 from stalerow.simulator.explore.orders import Counts

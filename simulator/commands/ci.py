@@ -75,9 +75,7 @@ class Annotations:
                 file.write(_markdown(head, entries, marks, missed, clean))
 
 
-def _markdown(
-    head: str, entries: Sequence[Entry], marks: Mapping[str, int], missed: Sequence[str], clean: str
-) -> str:
+def _markdown(head: str, entries: Sequence[Entry], marks: Mapping[str, int], missed: Sequence[str], clean: str) -> str:
     lines = [f"### {head}", ""]
     if entries:
         lines += ["| violation | what happened | replay |", "| --- | --- | --- |"]

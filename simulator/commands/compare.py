@@ -147,4 +147,3 @@ def _engines(names: list[str], python: str | None) -> list[tuple[str | None, str
         return [(None, "")]
     with released_engines(python) as released:
         return [(released.profile, str(python) if name == "vllm" else "") for name in names]
-

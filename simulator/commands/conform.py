@@ -171,7 +171,7 @@ def _compare(
     tasks: Sequence[tuple[str, Task | int]],
     rules: str,
 ) -> int:
-    from stalerow.simulator.conform.live import compare_live
+    from stalerow.simulator.conform.live import live_agreement
     from stalerow.simulator.conform.workloads import random_task
     from stalerow.simulator.draw.progress import progress
 
@@ -181,7 +181,7 @@ def _compare(
     with progress(title, len(tasks)) as advance:
         for name, item in tasks:
             task = random_task(item) if isinstance(item, int) else item
-            results.append(compare_live(scheduler, name, task, rules))
+            results.append(live_agreement(scheduler, name, task, rules))
             advance()
             if results[-1].difference is not None:
                 break
@@ -203,20 +203,20 @@ def _small(
     """Shrink a difference, print it, and save it with the command that repeats it."""
     import msgspec
 
-    from stalerow.simulator.conform.live import LiveError, compare_live
+    from stalerow.simulator.conform.live import LiveError, live_agreement
     from stalerow.simulator.conform.reduce import reduce
     from stalerow.simulator.files import write_beside
 
     def differs(candidate: Task) -> bool:
         try:
-            seen = compare_live(scheduler, "", candidate, rules)
+            seen = live_agreement(scheduler, "", candidate, rules)
         except (ValueError, LiveError):  # our engine, or theirs, refuses the options
             return False
         return seen.place == result.place and (seen.difference is None) == (result.difference is None)
 
     out.print("shrinking", markup=False)
     small, tried = reduce(task, differs)
-    again = compare_live(scheduler, result.name, small, rules)
+    again = live_agreement(scheduler, result.name, small, rules)
     path = Path(args.save or FOLDER / f"{result.name.replace(' ', '-').replace('/', '-')}.json")
     command = f"stalerow conform --live --python {shlex.quote(args.python)} --profile {rules} {shlex.quote(str(path))}"
     saved = {

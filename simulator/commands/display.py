@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from stalerow.simulator.draw.recorder import Recorder
     from stalerow.simulator.engine.step import Step
     from stalerow.simulator.rank.operations import Operation
-    from stalerow.simulator.run.loop import Observer, Simulation
+    from stalerow.simulator.run.simulation import Observer, Simulation
     from stalerow.simulator.schedule.values import Schedule
 
 

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from stalerow.simulator.explore.progress import Sums
     from stalerow.simulator.explore.search import Failing
 
+
 def report(path: str, search: Exploration | AloneSearch, saved: list[Path]) -> None:
     """The page of the search, and one of each failure beside its file."""
     from stalerow.simulator.draw.html import page

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from stalerow.simulator.campaign.failures import Failure
     from stalerow.simulator.commands.answers import Listed
 
+
 def configure(parser: argparse.ArgumentParser) -> None:
     actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
     listing = actions.add_parser("list", help="what is saved, the smallest first")

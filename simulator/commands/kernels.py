@@ -42,8 +42,10 @@ def execute(args: argparse.Namespace) -> int:
     if args.name in KERNEL_SETS:
         variant = args.name.removeprefix("reference:")
         form = "NumPy reference of the" if args.name != variant else "the project's own Triton kernels,"
-        by = "request slot in the persistent block tables" if ROW_IS_SLOT[variant] else (
-            "batch row in the tables gathered for the current batch"
+        by = (
+            "request slot in the persistent block tables"
+            if ROW_IS_SLOT[variant]
+            else ("batch row in the tables gathered for the current batch")
         )
         return _tell(args, (args.name,), [f"{args.name}: {form} {variant} kernels; copies look blocks up by {by}"])
     import logging

@@ -12,13 +12,13 @@ from typing import Any
 
 import msgspec
 
+from stalerow.simulator.conform.agreement import Conformance, trace_agreement
 from stalerow.simulator.conform.child import Child, EngineRaised, LiveError
-from stalerow.simulator.conform.compare import Conformance, compare_trace
 from stalerow.simulator.conform.trace import Trace
 from stalerow.simulator.conform.workloads import Task, random_task
 from stalerow.simulator.engine import Profile
 
-__all__ = ["EngineRaised", "LiveError", "LiveScheduler", "compare_live", "conform_live"]
+__all__ = ["EngineRaised", "LiveError", "LiveScheduler", "conform_live", "live_agreement"]
 
 
 class LiveScheduler(Child):
@@ -34,10 +34,10 @@ def conform_live(
 ) -> Iterator[Conformance]:
     """Compare random workloads, one per seed, as they finish."""
     for seed in seeds:
-        yield compare_live(scheduler, f"seed {seed}", random_task(seed), profile)
+        yield live_agreement(scheduler, f"seed {seed}", random_task(seed), profile)
 
 
-def compare_live(
+def live_agreement(
     scheduler: LiveScheduler, name: str, task: Task, profile: Profile | str | None = None
 ) -> Conformance:
     """Compare one workload, given with its options.
@@ -50,4 +50,4 @@ def compare_live(
         trace = scheduler.run(options, workload)
     except EngineRaised as error:
         return Conformance(name, scheduler.version, 0, 0, 0, None, raised=str(error))
-    return compare_trace(name, trace, profile)
+    return trace_agreement(name, trace, profile)

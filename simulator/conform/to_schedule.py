@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from stalerow.kernels.base.layout import GroupSpec, Layout, StateSpec
-from stalerow.simulator.conform.compare import first_difference
+from stalerow.simulator.conform.agreement import first_difference
 from stalerow.simulator.conform.trace import Record, ScheduleRecord, Trace, UpdateRecord, load_trace
 from stalerow.simulator.conform.wire import step_record
 from stalerow.simulator.engine import profile
@@ -22,7 +22,7 @@ from stalerow.simulator.rank.operations import Operation
 from stalerow.simulator.schedule.values import Abort, Limits, Pipeline, Request, Reset, Schedule, validate
 
 if TYPE_CHECKING:
-    from stalerow.simulator.run.loop import Observer, Simulation
+    from stalerow.simulator.run.simulation import Observer, Simulation
 
 CONV = StateSpec("conv", 4, 2)
 TEMPORAL = StateSpec("temporal", 8, 2)

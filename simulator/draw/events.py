@@ -25,7 +25,7 @@ from stalerow.simulator.rank.operations import (
 
 if TYPE_CHECKING:
     from stalerow.simulator.oracle.violations import Violation
-    from stalerow.simulator.run.loop import Simulation
+    from stalerow.simulator.run.simulation import Simulation
 
 QUIET = (BlockCounts, Preprocess, Indices, Advance, Seed, Free)
 

@@ -15,8 +15,8 @@ from stalerow.simulator.engine.step import Step
 from stalerow.simulator.rank.operations import Forward, Operation
 
 if TYPE_CHECKING:
-    from stalerow.simulator.run.loop import Simulation
     from stalerow.simulator.run.outcome import Outcome
+    from stalerow.simulator.run.simulation import Simulation
     from stalerow.simulator.run.subject import Subject
     from stalerow.simulator.schedule.values import Schedule
 

@@ -25,8 +25,8 @@ from stalerow.simulator.draw.steps import looked_up, timeline
 from stalerow.simulator.oracle.violations import Race
 
 if TYPE_CHECKING:
-    from stalerow.simulator.run.loop import Observer
     from stalerow.simulator.run.outcome import Outcome
+    from stalerow.simulator.run.simulation import Observer
     from stalerow.simulator.schedule.values import Schedule
 
 NARROWEST, WIDEST = 40, 100

@@ -54,8 +54,8 @@ from stalerow.simulator.serve.costs import Costs
 
 if TYPE_CHECKING:
     from stalerow.simulator.rank.base import Rank
-    from stalerow.simulator.run.loop import Observer, Simulation
     from stalerow.simulator.run.outcome import Outcome
+    from stalerow.simulator.run.simulation import Observer, Simulation
     from stalerow.simulator.schedule.values import Schedule
     from stalerow.simulator.worker.protocol import Ran
 
@@ -293,9 +293,7 @@ def seats(operation: Operation) -> tuple[Seat, ...]:
     return tuple(Seat(request=r, slot=int(s)) for r, s in zip(batch.requests, batch.slots))
 
 
-def recorded(
-    schedule: Schedule, run: Callable[[Schedule, Observer], Outcome], kernels: str, again: str = ""
-) -> Record:
+def recorded(schedule: Schedule, run: Callable[[Schedule, Observer], Outcome], kernels: str, again: str = "") -> Record:
     """Run the schedule with `run` and record it."""
     recorder = Recorder(schedule)
     outcome = run(schedule, recorder)

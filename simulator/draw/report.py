@@ -78,9 +78,7 @@ def comparison(rows: Sequence[Row], seeds: Sequence[int], records: Sequence[Reco
             for r in rows
         ),
     )
-    shares = [
-        (f"{r.kernels}, {r.runner}, PP {r.pp}", 100 * r.violating / r.schedules) for r in rows if r.schedules
-    ]
+    shares = [(f"{r.kernels}, {r.runner}, PP {r.pp}", 100 * r.violating / r.schedules) for r in rows if r.schedules]
     body += bars("violating schedules, % of those run", shares, " %")
     firsts = [(r.first.command, r.first.kind) for r in rows if r.first is not None]
     if firsts:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from stalerow.simulator.oracle.ledger import Ledger
     from stalerow.simulator.rank.base import Rank
-    from stalerow.simulator.run.loop import Simulation
+    from stalerow.simulator.run.simulation import Simulation
 
 VALUES = ("state_idx", "num_accepted", "num_computed", "total_len")
 

@@ -16,7 +16,7 @@ import msgspec
 from stalerow.simulator.explore.reduction import shared_by, sufficient
 from stalerow.simulator.explore.states import StateTracker
 from stalerow.simulator.oracle.violations import Violation
-from stalerow.simulator.run.loop import Simulation
+from stalerow.simulator.run.simulation import Simulation
 from stalerow.simulator.run.subject import Subject
 from stalerow.simulator.schedule.choosers import Pending
 from stalerow.simulator.schedule.choosers.recording import Decision, deviations

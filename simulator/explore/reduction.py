@@ -17,7 +17,7 @@ from stalerow.simulator.run.events import READ_STAGING, Shared
 if TYPE_CHECKING:
     from stalerow.simulator.faults.base import Fault
     from stalerow.simulator.rank.operations import Operation
-    from stalerow.simulator.run.loop import Simulation
+    from stalerow.simulator.run.simulation import Simulation
     from stalerow.simulator.run.subject import Subject
 
 AT_START = frozenset({"staging_depth", "ring_depth", "binder", "zero_padding"})

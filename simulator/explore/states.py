@@ -15,7 +15,7 @@ from stalerow.simulator.oracle.judge import DIGESTED
 if TYPE_CHECKING:
     from stalerow.simulator.rank.base import Rank
     from stalerow.simulator.run.events import Shared
-    from stalerow.simulator.run.loop import Simulation
+    from stalerow.simulator.run.simulation import Simulation
 
 OTHER_ARRAYS = ("src_col", "src_off", "num_accepted_snapshot", "last_token")
 """The per-slot arrays beside those that a run's digest covers."""

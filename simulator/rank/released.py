@@ -18,7 +18,7 @@ from stalerow.simulator.rank.worker import Worker
 from stalerow.simulator.schedule.values import Schedule
 
 if TYPE_CHECKING:
-    from stalerow.kernels.external import CallerProfile
+    from stalerow.kernels.external import CallingConvention
     from stalerow.simulator.engine.step import NewRequest
 
 
@@ -28,7 +28,7 @@ class RefusedLayout(UsageError):
 
 def worker_policy(base: Callable[[Schedule], RankPolicy], align: Any) -> Callable[[Schedule], RankPolicy]:
     """`base`, on top of what the kernel set's own runner does; `base` itself for the project's kernels."""
-    caller: CallerProfile | None = getattr(align, "caller", None)
+    caller: CallingConvention | None = getattr(align, "caller", None)
     if caller is None:
         return base
     if base is RankPolicy:
@@ -38,7 +38,7 @@ def worker_policy(base: Callable[[Schedule], RankPolicy], align: Any) -> Callabl
 
 def check_layout(layout: Layout, align: Any) -> None:
     """Raises `RefusedLayout` where the release asserts that it cannot serve the layout."""
-    caller: CallerProfile | None = getattr(align, "caller", None)
+    caller: CallingConvention | None = getattr(align, "caller", None)
     if caller is None:
         return
     if layout.conv_layout == "DS" and layout.num_drafts and not caller.ds_conv_with_drafts:
@@ -53,7 +53,7 @@ def check_layout(layout: Layout, align: Any) -> None:
 
 
 class _Released(RankPolicy):
-    caller: CallerProfile
+    caller: CallingConvention
 
     @property
     def zero_padding(self) -> bool:  # type: ignore[override]

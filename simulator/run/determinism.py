@@ -8,8 +8,8 @@ from typing import Any
 from stalerow.kernels.base.fingerprint import pages_fingerprint, values_fingerprint
 from stalerow.simulator.oracle.judge import DIGESTED
 from stalerow.simulator.rank.base import Rank
-from stalerow.simulator.run.loop import Simulation
 from stalerow.simulator.run.ordering import chooser
+from stalerow.simulator.run.simulation import Simulation
 from stalerow.simulator.schedule.choosers.checking import CheckingOrder, Met, Parting
 from stalerow.simulator.schedule.values import Schedule
 

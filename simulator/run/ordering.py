@@ -19,24 +19,24 @@ from stalerow.simulator.oracle.watch import Watch
 from stalerow.simulator.rank.operations import Operation
 from stalerow.simulator.rank.policy import RankPolicy
 from stalerow.simulator.rank.worker import Worker
-from stalerow.simulator.run.loop import Simulation
-from stalerow.simulator.schedule.choosers.planned import PlannedOrder
+from stalerow.simulator.run.simulation import Simulation
+from stalerow.simulator.schedule.choosers.given import GivenOrder
 from stalerow.simulator.schedule.order import Order
 from stalerow.simulator.schedule.values import Schedule
 from stalerow.simulator.truth.plan import Unhashed
 
 
-def chooser(schedule: Schedule) -> PlannedOrder:
+def chooser(schedule: Schedule) -> GivenOrder:
     """Decides every question of the schedule's run as its `order` says."""
     rule = schedule.order.rule
     if isinstance(rule, msgspec.UnsetType):
-        return PlannedOrder(schedule.order)
-    return PlannedOrder(schedule.order, rule.chooser(lambda: canonical_decisions(schedule)))
+        return GivenOrder(schedule.order)
+    return GivenOrder(schedule.order, rule.chooser(lambda: canonical_decisions(schedule)))
 
 
 def canonical_decisions(schedule: Schedule) -> int:
     """Decisions of the schedule's run in canonical order, at least 1; nothing is launched."""
-    order = PlannedOrder(Order())
+    order = GivenOrder(Order())
     nothing = _Nothing()
     kernels = KernelSet("nothing", nothing, nothing, NumpyBackend())
     schedule = msgspec.structs.replace(schedule, order=Order())

@@ -17,8 +17,8 @@ from stalerow.simulator.engine.policies import Policies
 from stalerow.simulator.oracle.violations import Violation
 from stalerow.simulator.rank.policy import RankPolicy
 from stalerow.simulator.rank.released import check_layout, worker_policy
-from stalerow.simulator.run.loop import EngineFactory, Observer, Simulation
 from stalerow.simulator.run.ordering import chooser as ordered
+from stalerow.simulator.run.simulation import EngineFactory, Observer, Simulation
 from stalerow.simulator.run.sizes import check_memory
 from stalerow.simulator.schedule.choosers import OrderChooser
 from stalerow.simulator.schedule.choosers.recording import Decision, RecordingOrder, deviations

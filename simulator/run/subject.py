@@ -20,8 +20,8 @@ from stalerow.simulator.errors import UsageError
 if TYPE_CHECKING:
     from stalerow.kernels.sets import KernelSet
     from stalerow.simulator.faults import Faults
-    from stalerow.simulator.run.loop import Observer
     from stalerow.simulator.run.outcome import FaultUse, Outcome
+    from stalerow.simulator.run.simulation import Observer
     from stalerow.simulator.schedule.values import Schedule
 
 REFERENCE = "reference:"
@@ -103,9 +103,7 @@ class Subject(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         """Whether the kernels come from an engine, so that seeds are kept to what it may do unless told otherwise."""
         from stalerow.kernels.sets import KERNEL_SETS
 
-        return bool(self.worker) or (
-            self.kernels not in KERNEL_SETS and ":" not in self.kernels.partition("[")[0]
-        )
+        return bool(self.worker) or (self.kernels not in KERNEL_SETS and ":" not in self.kernels.partition("[")[0])
 
     @property
     def harmless(self) -> bool:

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from stalerow.kernels.compiled.races import Log, Touch
     from stalerow.kernels.compiled.races import Race as Found
 
+
 class Threads(Interleaver):
     """Interleaves the launches of a run. Raises `UsageError` for kernels that do not run in such a form."""
 

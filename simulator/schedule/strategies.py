@@ -1,4 +1,4 @@
-"""Hypothesis strategies for schedules, and the profiles to run properties with.
+"""Hypothesis strategies for schedules, and the settings to run properties with.
 
 Schedules are drawn through the generator that seeds use, so Hypothesis shrinks towards fewer requests, fewer tokens, a
 smaller P and K and the fewest deviations from canonical order. `assert_isolated` states the property.
@@ -25,9 +25,9 @@ from stalerow.simulator.schedule.generate import generate
 from stalerow.simulator.schedule.values import Schedule
 from stalerow.simulator.testing.isolation import IsolationError, assert_isolated
 
-__all__ = ["PROFILES", "IsolationError", "assert_isolated", "load_profile", "schedules"]
+__all__ = ["SETTINGS", "IsolationError", "assert_isolated", "load_settings", "schedules"]
 
-PROFILES = ("ci", "fuzz", "nightly")
+SETTINGS = ("ci", "fuzz", "nightly")
 
 
 @st.composite
@@ -36,15 +36,15 @@ def schedules(draw: Any, pp: int | None = None, runner: Runner | None = None) ->
     return generate(HypothesisChooser(draw), pp, runner)
 
 
-def load_profile(name: str) -> settings:
-    """Make one of `PROFILES` Hypothesis' current settings.
+def load_settings(name: str) -> settings:
+    """Make one of `SETTINGS` Hypothesis' current settings.
 
     ci: derandomized, 60 examples, prints what reproduces a failure. fuzz: explores, 500 examples, keeps failures in the
     example database. nightly: 5000 examples, every distinct failure.
 
     With STALEROW_DATABASE set, fuzz and nightly share their examples with whoever names the same one: a folder, or a
     Redis server as redis://HOST:PORT. With GITHUB_TOKEN and GITHUB_REPOSITORY set they also start from the examples
-    that the repository's workflow kept as an artifact. Raises ValueError for a profile or a database that is not known.
+    that the repository's workflow kept as an artifact. Raises ValueError for settings or a database that is not known.
     """
     common: dict[str, Any] = {
         "deadline": None,
@@ -55,7 +55,7 @@ def load_profile(name: str) -> settings:
     if name == "ci":
         # Without the explain phase, which runs a failure many more times to say which lines it ran.
         phases = (Phase.explicit, Phase.reuse, Phase.generate, Phase.target, Phase.shrink)
-        profile = settings(
+        chosen = settings(
             max_examples=60,
             database=None,
             phases=phases,
@@ -63,16 +63,16 @@ def load_profile(name: str) -> settings:
             **common | {"derandomize": True},
         )
     elif name == "fuzz":
-        profile = settings(max_examples=500, database=_database(), report_multiple_bugs=False, **common)
+        chosen = settings(max_examples=500, database=_database(), report_multiple_bugs=False, **common)
     elif name == "nightly":
-        profile = settings(
+        chosen = settings(
             max_examples=5000, database=_database(), phases=tuple(Phase), verbosity=Verbosity.normal, **common
         )
     else:
-        raise ValueError(f"profile {name!r} is not known: give one of {', '.join(PROFILES)}")
-    settings.register_profile(f"stalerow-{name}", profile)
+        raise ValueError(f"settings {name!r} are not known: give one of {', '.join(SETTINGS)}")
+    settings.register_profile(f"stalerow-{name}", chosen)
     settings.load_profile(f"stalerow-{name}")
-    return profile
+    return chosen
 
 
 def _database() -> ExampleDatabase:

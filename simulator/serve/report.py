@@ -16,8 +16,8 @@ from stalerow.kernels.base.device import HostArray
 from stalerow.kernels.base.layout import Layout, StateEntry
 from stalerow.kernels.base.patterns import pattern, salt
 from stalerow.simulator.engine.step import CachedBlock
-from stalerow.simulator.serve.loop import Serving
 from stalerow.simulator.serve.model import NAN_TOKEN, Progress, TokenHistory
+from stalerow.simulator.serve.serving import Serving
 
 US = 1e6
 

@@ -16,8 +16,8 @@ import msgspec
 from stalerow.simulator.errors import InternalError
 from stalerow.simulator.serve.acceptance import Acceptance
 from stalerow.simulator.serve.costs import Costs
-from stalerow.simulator.serve.loop import Listener
 from stalerow.simulator.serve.report import RunResult
+from stalerow.simulator.serve.serving import Listener
 from stalerow.simulator.serve.settings import ServeOptions
 from stalerow.simulator.serve.workload import ServeRequest
 
@@ -38,8 +38,8 @@ class ServeJob(msgspec.Struct, frozen=True, kw_only=True):
 def serve(job: ServeJob, listener: Listener | None = None) -> RunResult:
     """Run one job in this process."""
     from stalerow.simulator.run.subject import Subject
-    from stalerow.simulator.serve.loop import Serving
     from stalerow.simulator.serve.report import summarise
+    from stalerow.simulator.serve.serving import Serving
 
     kernels = Subject(kernels=job.kernels, device=job.device).load()
     serving = Serving(

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from stalerow.simulator.run.subject import Subject
     from stalerow.simulator.schedule.file import load, to_json
     from stalerow.simulator.schedule.generate import from_seed
-    from stalerow.simulator.schedule.strategies import load_profile, schedules
+    from stalerow.simulator.schedule.strategies import load_settings, schedules
     from stalerow.simulator.schedule.values import Schedule
     from stalerow.simulator.testing.isolation import IsolationError, assert_isolated
 
@@ -36,7 +36,7 @@ __all__ = [
     "from_seed",
     "kernel_set",
     "load",
-    "load_profile",
+    "load_settings",
     "run",
     "schedules",
     "to_json",
@@ -52,7 +52,7 @@ _HOMES = {
     "stalerow.simulator.run.subject": ("Subject",),
     "stalerow.simulator.schedule.file": ("load", "to_json"),
     "stalerow.simulator.schedule.generate": ("from_seed",),
-    "stalerow.simulator.schedule.strategies": ("load_profile", "schedules"),
+    "stalerow.simulator.schedule.strategies": ("load_settings", "schedules"),
     "stalerow.simulator.schedule.values": ("Schedule",),
     "stalerow.simulator.testing.isolation": ("IsolationError", "assert_isolated"),
 }

@@ -17,8 +17,8 @@ from stalerow.simulator.run.subject import Subject
 
 if TYPE_CHECKING:
     from stalerow.kernels.sets import KernelSet
-    from stalerow.simulator.run.loop import Observer
     from stalerow.simulator.run.outcome import Outcome
+    from stalerow.simulator.run.simulation import Observer
     from stalerow.simulator.schedule.values import Schedule
 
 TARGETS = ("deferred postprocess over a re-gathered table", "open window", "slot reused within P steps")
@@ -70,7 +70,7 @@ class IsolationError(AssertionError):
     @property
     def run(self) -> Callable[..., Outcome]:
         """Runs a schedule as this one was run; takes an observer as well."""
-        return _Runner(self.subject, self.kernel_set)
+        return _Execution(self.subject, self.kernel_set)
 
     def _again(self) -> str:
         """The command for the same failure; none where a command could not name the kernels or make the schedule."""
@@ -84,7 +84,7 @@ class IsolationError(AssertionError):
         return f"\nagain: {draw.command(self.subject)}"
 
 
-class _Runner:
+class _Execution:
     def __init__(self, subject: Subject, kernel_set: KernelSet | None) -> None:
         self._subject, self._kernel_set = subject, kernel_set
 
@@ -111,7 +111,7 @@ def assert_isolated(
         subject, kernel_set = kernels, None
     else:
         subject, kernel_set = Subject(kernels=kernels.name, device=device), kernels
-    outcome = _Runner(subject, kernel_set)(schedule)
+    outcome = _Execution(subject, kernel_set)(schedule)
     first = outcome.violations[0] if outcome.violations else None
     STATISTICS.add(str(subject), outcome.marks, first.kind if first else None)
     _tell_hypothesis(outcome)

@@ -36,7 +36,7 @@ def add(parser: pytest.Parser) -> None:
         "--stalerow-failures", default=None, metavar="DIR", help="where failures go (default: .stalerow/failures)"
     )
     group.addoption(
-        "--stalerow-profile", default=None, choices=("ci", "fuzz", "nightly"), help="Hypothesis settings profile"
+        "--stalerow-settings", default=None, choices=("ci", "fuzz", "nightly"), help="Hypothesis settings"
     )
     group.addoption("--stalerow-require-marks", action="store_true", help="fail if a mark was never seen")
 

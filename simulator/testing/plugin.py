@@ -38,12 +38,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     config.stash[STATE] = State()
     options.check(config)
-    profile = config.getoption("--stalerow-profile")
-    if profile:
-        from stalerow.simulator.schedule.strategies import load_profile
+    chosen = config.getoption("--stalerow-settings")
+    if chosen:
+        from stalerow.simulator.schedule.strategies import load_settings
 
         try:
-            load_profile(profile)
+            load_settings(chosen)
         except ValueError as error:
             raise pytest.UsageError(str(error)) from None
 

@@ -9,18 +9,18 @@ from typing import Any, Protocol
 import numpy as np
 
 from stalerow.kernels.base.device import Array, Backend, HostArray
-from stalerow.kernels.own.lanes import NEVER
+from stalerow.kernels.own.universes import NEVER
 
 
 class Arrays(Protocol):
     """Shapes follow NumPy.
 
-    `upload` makes a device array; `least` lowers `into[lane[i]]` to `number` where `wrong[i]`; `starts` are exclusive
-    sums along the last axis, one more than there are lengths; `along` is `take_along_axis` in the last axis.
+    `upload` makes a device array; `least` lowers `into[universe[i]]` to `number` where `wrong[i]`; `starts` are
+    exclusive sums along the last axis, one more than there are lengths; `along` is `take_along_axis` in the last axis.
     """
 
     def upload(self, values: HostArray) -> Array: ...
-    def least(self, into: Array, lane: Array, wrong: Array, number: int) -> None: ...
+    def least(self, into: Array, universe: Array, wrong: Array, number: int) -> None: ...
     def starts(self, lengths: Array) -> Array: ...
     def swapped(self, array: Array) -> Array: ...
     def along(self, array: Array, index: Array) -> Array: ...
@@ -38,9 +38,9 @@ class NumpyArrays:
     def upload(self, values: HostArray) -> HostArray:
         return values
 
-    def least(self, into: HostArray, lane: HostArray, wrong: HostArray, number: int) -> None:
+    def least(self, into: HostArray, universe: HostArray, wrong: HostArray, number: int) -> None:
         if wrong.any():
-            np.minimum.at(into, lane[wrong], number)
+            np.minimum.at(into, universe[wrong], number)
 
     def starts(self, lengths: HostArray) -> HostArray:
         found = np.zeros((*lengths.shape[:-1], lengths.shape[-1] + 1), dtype=np.int64)
@@ -87,9 +87,9 @@ class TorchArrays:
         tensor = self._torch.from_numpy(np.ascontiguousarray(values))
         return tensor.to(self._device, copy=True)
 
-    def least(self, into: Array, lane: Array, wrong: Array, number: int) -> None:
+    def least(self, into: Array, universe: Array, wrong: Array, number: int) -> None:
         numbers = self._torch.where(wrong, number, NEVER).to(into.dtype)
-        into.scatter_reduce_(0, lane, numbers, "amin")
+        into.scatter_reduce_(0, universe, numbers, "amin")
 
     def starts(self, lengths: Array) -> Array:
         return self._torch.nn.functional.pad(lengths.cumsum(-1), (1, 0))

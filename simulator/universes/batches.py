@@ -1,6 +1,6 @@
 """The batches of all frames of a rank as dense arrays, made at once before the first frame.
 
-A row of an array is a frame; a batch row that a lane does not have is -1 or 0 there.
+A row of an array is a frame; a batch row that a universe does not have is -1 or 0 there.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from stalerow.simulator.universes.pack import Table
 
 
 class Batches:
-    """F frames, R batch rows of all lanes.
+    """F frames, R batch rows of all universes.
 
     mapping, own, request int64 [F, R]: a row's slot, the row itself, its request, -1 for an absent row; good int64
     [F, R]: tokens that are no rejected drafts; spec int32 [F, R]; query_start_loc int32 [F, R + 1]; seq_lens, accepted

@@ -7,14 +7,14 @@ import numpy as np
 from stalerow.kernels.base.device import Array
 from stalerow.kernels.base.memory import SlotState
 from stalerow.kernels.own.operators import ForwardStep
-from stalerow.simulator.universes.lane_memory import LaneMemory
 from stalerow.simulator.universes.memory import cast_like, null_tables
+from stalerow.simulator.universes.rank_memory import RankMemory
 
 
-def damage_of_cached(group: LaneMemory, cached: Array) -> Array:
+def damage_of_cached(group: RankMemory, cached: Array) -> Array:
     """Run a forward over the cached states, one row each: int64 [cached, states], zero where all is as it should be.
 
-    cached: int64 [5, n], lane and the columns of `tape.COLUMNS["cached"]`.
+    cached: int64 [5, n], universe and the columns of `tape.COLUMNS["cached"]`.
     """
     index, request, block, num_tokens = cached[1:]
     n = len(index)
@@ -27,7 +27,7 @@ def damage_of_cached(group: LaneMemory, cached: Array) -> Array:
     indices[:] = upload(null)[None, :, None]
     indices[index, rows, 0] = cast_like(block, indices)
     hashes = backend.alloc((n, group.hashes.shape[1]), "int64")
-    group.lane_ops.prefix_hashes(group.streams, request, num_tokens, num_tokens, hashes)
+    group.universe_ops.prefix_hashes(group.streams, request, num_tokens, num_tokens, hashes)
     damage = backend.alloc((n, group.damage.shape[1]), "int64")
     step = ForwardStep(
         idx_mapping=rows,

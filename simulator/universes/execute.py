@@ -1,8 +1,8 @@
-"""Execute a pack in lockstep: frame by frame, each rank on a stream of its own, all lanes in every launch.
+"""Execute a pack in lockstep: frame by frame, each rank on a stream of its own, all universes in every launch.
 
 A rank's main stream waits for the previous rank's activations; the last rank's side stream hands sampled tokens to the
-others, which take them P frames later, as the workers do. Checks lower a lane's verdict on the device; the host reads
-verdicts and fingerprints once, at the end.
+others, which take them P frames later, as the workers do. Checks lower a universe's verdict on the device; the host
+reads verdicts and fingerprints once, at the end.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from stalerow.kernels.own.lanes import NEVER
+from stalerow.kernels.own.universes import NEVER
 from stalerow.kernels.sets import KernelSet
 from stalerow.simulator.run.outcome import digest_of
 from stalerow.simulator.universes.arrays import arrays
@@ -24,7 +24,7 @@ from stalerow.simulator.universes.pack import Pack
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What one lane's execution showed. `memory` as in `run.Outcome`.
+    """What one universe's execution showed. `memory` as in `run.Outcome`.
 
     first: number of the first check that failed, None if none did: `group.CHECKS[first % len(CHECKS)]` on `rank` in
     frame `first // len(CHECKS)`.

@@ -1,4 +1,4 @@
-"""One rank of all lanes: how each recorded kind of operation is launched and checked, all lanes at once."""
+"""One rank of all universes: how each recorded kind of operation is launched and checked, all universes at once."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ import numpy as np
 from stalerow.kernels.base.device import Array
 from stalerow.kernels.base.fingerprint import coefficients
 from stalerow.kernels.base.memory import POISON, BlockTables
-from stalerow.kernels.own.lanes import Moves
 from stalerow.kernels.own.operators import ForwardStep
+from stalerow.kernels.own.universes import Moves
 from stalerow.kernels.sets import KernelSet
 from stalerow.simulator.oracle.judge import DIGESTED
 from stalerow.simulator.rank.base import PADDED_ROW_BYTE
 from stalerow.simulator.universes.arrays import Arrays
 from stalerow.simulator.universes.cached import damage_of_cached
-from stalerow.simulator.universes.lane_memory import LaneMemory
 from stalerow.simulator.universes.memory import Wire, cast_like
 from stalerow.simulator.universes.pack import Pack
+from stalerow.simulator.universes.rank_memory import RankMemory
 
 CHECKS = (
     "counts after an output",
@@ -35,8 +35,8 @@ ABSENT = -(1 << 30)
 """Added to a block's number, makes it no block's."""
 
 
-class RankGroup(LaneMemory):
-    """Rank `rank` of every lane of a pack."""
+class RankGroup(RankMemory):
+    """Rank `rank` of every universe of a pack."""
 
     def __init__(
         self,
@@ -64,7 +64,7 @@ class RankGroup(LaneMemory):
             self._compare(2)
 
     def _of(self, name: str) -> tuple[Array, ...]:
-        """The frame's rows of a table: lane, then the columns of `tape.COLUMNS`, int64 [n] each."""
+        """The frame's rows of a table: universe, then the columns of `tape.COLUMNS`, int64 [n] each."""
         values, starts = self.per_frame[name]
         return tuple(values[:, starts[self._frame] : starts[self._frame + 1]])
 
@@ -78,7 +78,7 @@ class RankGroup(LaneMemory):
     def _compare(self, check: int, prints: Array | None = None, frame: int | None = None) -> None:
         frame = self._frame if frame is None else frame
         number = self._number(check)
-        self.lane_ops.compare(self.lanes, self.pool, self.shadow, frame, number, self.verdicts, prints)
+        self.universe_ops.check_pages(self.universes, self.pool, self.shadow, frame, number, self.verdicts, prints)
 
     @property
     def _outputs_step(self) -> int:
@@ -91,14 +91,14 @@ class RankGroup(LaneMemory):
             return
         if not self.is_last:
             self.arrays.wait(self.stream, self.wire.broadcast[of])
-        lane, row, slot = self._of("outcomes")[:3]
+        universe, row, slot = self._of("outcomes")[:3]
         taken = (self.wire.sampled if self.is_last else self.wire.received)[of][:, row]
         counts, rejected, tokens = taken[0], taken[1], self.arrays.swapped(taken[2:])
         qsl = self._compact("outcomes") if self.is_last else None
         self.ops.post_update(self.slots, slot, tokens, counts, rejected, qsl, n)
         self.ops.scatter_accepted(self.slots, slot, counts, n)
         held = (self.slots.num_computed, self.slots.total_len, self.slots.last_token)
-        self._check_counts("outcomes", 4, held, lane, slot, 0)
+        self._check_counts("outcomes", 4, held, universe, slot, 0)
 
     def postprocess(self) -> None:
         taken, size = self.batches.outcomes[self._frame], self.layout.recurrent_block_size
@@ -115,15 +115,15 @@ class RankGroup(LaneMemory):
         return values[first : last + 1] - values[first]
 
     def _check_counts(
-        self, name: str, column: int, held: tuple[Array, ...], lane: Array, slot: Array, check: int
+        self, name: str, column: int, held: tuple[Array, ...], universe: Array, slot: Array, check: int
     ) -> None:
         values, starts = self.per_frame[name]
         expected = values[column : column + len(held), starts[self._frame] : starts[self._frame + 1]]
-        self.lane_ops.check_counts(held, slot, expected, lane, self.verdicts, self._number(check))
+        self.universe_ops.check_counts(held, slot, expected, universe, self.verdicts, self._number(check))
 
     def _move(self, name: str) -> None:
         if self._count(name):
-            self.lane_ops.move_states(self.shadow, Moves(*self._of(name)[1:]))
+            self.universe_ops.move_states(self.shadow, Moves(*self._of(name)[1:]))
 
     def admit(self) -> None:
         """Blocks change hands."""
@@ -197,9 +197,9 @@ class RankGroup(LaneMemory):
     def forward(self) -> None:
         """The stand-in forward, after what it is about to use has been checked."""
         slots, frame = self.slots, self._frame
-        lane, _, slot = self._of("rows")[:3]
+        universe, _, slot = self._of("rows")[:3]
         held = (slots.num_computed, slots.state_idx, slots.num_accepted, slots.total_len, slots.last_token)
-        self._check_counts("rows", 7, held, lane, slot, 4)
+        self._check_counts("rows", 7, held, universe, slot, 4)
         if self._count("fresh"):
             of, block = self._of("fresh")
             pages = self.shadow.pages(self.shadow.array)[:, block]
@@ -230,7 +230,7 @@ class RankGroup(LaneMemory):
         rows, wire, frame, batches = self.num_rows, self.wire, self._frame, self.batches
         self.step[:] = frame + 1
         request, spec = batches.request[frame], batches.spec[frame]
-        self.lane_ops.prefix_hashes(self.streams, request, batches.good[frame], self.step, self.hashes)
+        self.universe_ops.prefix_hashes(self.streams, request, batches.good[frame], self.step, self.hashes)
         if self.rank:
             self.arrays.wait(self.stream, wire.left[self.rank - 1, frame])
             arriving = wire.activations[self.rank - 1, frame]
@@ -241,7 +241,7 @@ class RankGroup(LaneMemory):
         wire.left[self.rank, frame] = self.arrays.event(self.stream)
         self._shadow_forward(inputs)
         prints = self.prints[frame, 1]
-        self.lane_ops.check_damage(self.damage, self.damage_weights, self.verdicts, self._number(6), prints)
+        self.universe_ops.check_damage(self.damage, self.damage_weights, self.verdicts, self._number(6), prints)
 
     def _shadow_forward(self, inputs: ForwardStep) -> None:
         layout, owned, frame, batches = self.layout, self.owned, self._frame, self.batches
@@ -268,10 +268,10 @@ class RankGroup(LaneMemory):
         """Fingerprints of what is left, and whether the prefix cache's states are what it says."""
         self._frame = self.pack.frames
         self._compare(7, self.ends[0], frame=-1)
-        own = np.arange(self.rows_per_lane) < self.pack.own_slots[:, None]
+        own = np.arange(self.rows_per_universe) < self.pack.own_slots[:, None]
         for i, name in enumerate(DIGESTED):
-            array = getattr(self.slots, name).reshape(self.pack.count, self.rows_per_lane, -1)
-            weights = coefficients(i + 1, self.rows_per_lane, array.shape[2])[i] * own[:, :, None]
+            array = getattr(self.slots, name).reshape(self.pack.count, self.rows_per_universe, -1)
+            weights = coefficients(i + 1, self.rows_per_universe, array.shape[2])[i] * own[:, :, None]
             self.ends[1 + i] = self.arrays.total(array * self.arrays.upload(weights), (1, 2))
         _, index, *_ = found = self.per_frame["cached"][0]
         if len(index):
@@ -282,9 +282,9 @@ class RankGroup(LaneMemory):
         return np.array(self.backend.to_host(self.verdicts))
 
     def prints_on_host(self) -> np.ndarray:
-        """int64 [frames, lanes, 2]: of the pages, and of the damage, after each forward."""
+        """int64 [frames, universes, 2]: of the pages, and of the damage, after each forward."""
         return np.ascontiguousarray(self.backend.to_host(self.prints).transpose(0, 2, 1))
 
     def ends_on_host(self) -> np.ndarray:
-        """int64 [1 + arrays, lanes]: of the pages and the slots at the end."""
+        """int64 [1 + arrays, universes]: of the pages and the slots at the end."""
         return np.array(self.backend.to_host(self.ends))

@@ -1,4 +1,4 @@
-"""A frame of a rank of all lanes: its launches, in the order in which the ranks' hosts were recorded to make them."""
+"""A frame of a rank of all universes: its launches, in the order in which its hosts made them."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ LAUNCHES: dict[str, Callable[[RankGroup], None]] = {
     operations.Advance.kind: RankGroup.advance,
     operations.FillAccepted.kind: RankGroup.fill_accepted,
 }
-"""How all lanes run each kind of operation of a main stream; kinds of runner V1 and dummy runs are not recorded."""
+"""How all universes run each kind of operation of a main stream; kinds of runner V1 and dummy runs are not recorded."""
 
 
 def run_frame(group: RankGroup, frame: int) -> None:
-    """Everything that the lanes' hosts enqueued for one step."""
+    """Everything that the universes' hosts enqueued for one step."""
     group.begin(frame)
     for kind in group.pack.orders[group.rank][frame]:
         if kind not in FILLS:

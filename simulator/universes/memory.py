@@ -38,8 +38,8 @@ def cast_like(values: Array, like: Array) -> Array:
     return values.astype(like.dtype) if isinstance(values, np.ndarray) else values.to(like.dtype)
 
 
-def lane_pool(layout: Layout, size: int, kernels: KernelSet) -> Pool:
-    """A pool whose lanes of `size` blocks each have a null block of their own."""
+def common_pool(layout: Layout, size: int, kernels: KernelSet) -> Pool:
+    """A pool whose universes of `size` blocks each have a null block of their own."""
     pool = Pool(layout, kernels.backend)
     null = np.arange(0, layout.num_blocks, size, dtype=np.int32)
     kernels.ops.fill_blocks(pool, kernels.backend.from_host(null), len(null), NULL_POISON)

@@ -15,12 +15,12 @@ from stalerow.simulator.universes.tape import COLUMNS, Tape
 
 BLOCKS = ("block", "source", "target", "conv_source", "temporal_source")
 SLOTS = ("slot", "row")
-"""Columns that a lane moves: `request` moves too."""
+"""Columns that a universe moves: `request` moves too."""
 
 
 @dataclass(slots=True)
 class Table:
-    """`values`: int64 [columns, n], lane first, then `tape.COLUMNS`; from `starts[f]` to `starts[f + 1]` frame f's."""
+    """`values`: int64 [columns, n], universe first, then `tape.COLUMNS`; frame f's start at `starts[f]`."""
 
     values: np.ndarray
     starts: list[int]
@@ -35,9 +35,9 @@ class Table:
 class Pack:
     """N tapes of one layout. `sizes` are the largest of any tape, `requests` likewise.
 
-    own_blocks, own_slots, ends: int32 [N], what each lane uses and its frames. tokens: int32 [N * requests, positions];
-    hashes: int64 [N * requests, positions + 1]. ran: bool [frames, N], where a lane has a forward. orders: by rank and
-    frame, the kinds of operation that any lane has, in an order that is every lane's.
+    own_blocks, own_slots, ends: int32 [N], what each universe uses and its frames. tokens: int32 [N * requests,
+    positions]; hashes: int64 [N * requests, positions + 1]. ran: bool [frames, N], where a universe has a forward.
+    orders: by rank and frame, the kinds of operation that any universe has, in an order that is every universe's.
     """
 
     layout: Layout
@@ -98,10 +98,10 @@ def pack(layout: Layout, tapes: Sequence[Tape]) -> Pack:
     )
 
 
-def _orders(lanes: Sequence[Sequence[tuple[str, ...]]], frames: int) -> list[tuple[str, ...]]:
+def _orders(universes: Sequence[Sequence[tuple[str, ...]]], frames: int) -> list[tuple[str, ...]]:
     """One rank's order of every frame."""
     merged = functools.cache(_merged)
-    return [merged(frozenset(orders[f] for orders in lanes if f < len(orders))) for f in range(frames)]
+    return [merged(frozenset(orders[f] for orders in universes if f < len(orders))) for f in range(frames)]
 
 
 def _merged(orders: frozenset[tuple[str, ...]]) -> tuple[str, ...]:
@@ -121,16 +121,16 @@ def _table(name: str, tables: Sequence[np.ndarray | None], frames: int, sizes: d
     if not there:
         return Table(np.zeros((1 + len(COLUMNS[name]), 0), dtype=np.int64), [0] * (frames + 1))
     values = np.concatenate([table for _, table in there]).astype(np.int64)
-    lane = np.repeat([u for u, _ in there], [len(table) for _, table in there])
+    universe = np.repeat([u for u, _ in there], [len(table) for _, table in there])
     order = np.argsort(values[:, 0], kind="stable")
-    frame, lane = values[order, 0], lane[order]
+    frame, universe = values[order, 0], universe[order]
     values = values[order, 1:].T
     for column, field in enumerate(COLUMNS[name]):
         if field in BLOCKS:
-            values[column] += lane * sizes["blocks"]
+            values[column] += universe * sizes["blocks"]
         elif field in SLOTS:
-            values[column] += lane * sizes["slots"]
+            values[column] += universe * sizes["slots"]
         elif field == "request":
-            values[column] += lane * requests
+            values[column] += universe * requests
     starts = np.searchsorted(frame, np.arange(frames + 1)).tolist()
-    return Table(np.ascontiguousarray(np.vstack([lane[None], values])), starts)
+    return Table(np.ascontiguousarray(np.vstack([universe[None], values])), starts)

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from stalerow.kernels.base.device import NumpyBackend
-from stalerow.kernels.own.lanes import UNCHECKED
+from stalerow.kernels.own.universes import UNCHECKED
 from stalerow.kernels.sets import KernelSet
 from stalerow.simulator.errors import InternalError, UsageError
 from stalerow.simulator.oracle.effect import ColumnCopy
@@ -24,11 +24,11 @@ from stalerow.simulator.rank.base import Rank
 from stalerow.simulator.rank.operations import Broadcast, Copying, Dummy, Forward, Operation, PostUpdate, Precopy
 from stalerow.simulator.rank.policy import RankPolicy
 from stalerow.simulator.rank.released import check_layout, worker_policy
-from stalerow.simulator.run.loop import Simulation
 from stalerow.simulator.run.ordering import chooser
+from stalerow.simulator.run.simulation import Simulation
 from stalerow.simulator.schedule.values import Schedule
 from stalerow.simulator.truth.plan import Planner, PlanRow, Unhashed
-from stalerow.simulator.universes.tape import LaneTape, Tape
+from stalerow.simulator.universes.tape import Tape, UniverseTape
 
 
 def record(schedule: Schedule, align: Any) -> Tape:
@@ -86,7 +86,7 @@ class Recorder(Watch):
         noting: _Noting,
     ) -> None:
         super().__init__(rank, planner, marks, found)
-        self.tape, self.numbers, self._noting = LaneTape(), numbers, noting
+        self.tape, self.numbers, self._noting = UniverseTape(), numbers, noting
         self.pending: list[tuple[int, int, int]] = []
         self.admitted_requests: list[str] = []
         self.counts = np.zeros_like(rank.backend.to_host(rank.tables.num_blocks))

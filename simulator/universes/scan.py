@@ -69,11 +69,11 @@ Recorded = tuple[Draw, Layout, Tape]
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """Record seeds of one family, and execute them too where `lanes` says how many at a time."""
+    """Record seeds of one family, and execute them too where `universes` says how many at a time."""
 
     draws: tuple[Draw, ...]
     subject: Subject
-    lanes: int | None
+    universes: int | None
     limit_s: float | None = None
 
     def __str__(self) -> str:
@@ -81,14 +81,14 @@ class Record:
 
     def do(self) -> list[Recorded] | list[Universe]:
         # The caller's habits are all that matters here: who only records need not load what runs on a GPU.
-        twin = self.subject.twin() if self.lanes is None else None
+        twin = self.subject.twin() if self.universes is None else None
         align = (twin or self.subject).load().align
         recorded: list[Recorded] = []
         with _without_collector():
             for draw in self.draws:
                 schedule = draw.schedule()
                 recorded.append((draw, schedule.layout, record(schedule, align)))
-        return recorded if self.lanes is None else look(recorded, self.subject, self.lanes)
+        return recorded if self.universes is None else look(recorded, self.subject, self.universes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,14 +97,14 @@ class Lockstep:
 
     recorded: list[Recorded]
     subject: Subject
-    lanes: int
+    universes: int
     limit_s: float | None = None
 
     def __str__(self) -> str:
         return f"a pack of {len(self.recorded)} schedules"
 
     def do(self) -> list[Universe]:
-        return look(self.recorded, self.subject, self.lanes)
+        return look(self.recorded, self.subject, self.universes)
 
 
 def do(task: Record | Lockstep) -> list[Recorded] | list[Universe]:
@@ -112,17 +112,17 @@ def do(task: Record | Lockstep) -> list[Recorded] | list[Universe]:
     return task.do()
 
 
-def look(recorded: Sequence[Recorded], subject: Subject, lanes: int) -> list[Universe]:
-    """Execute recorded schedules in packs of up to `lanes`, schedules of about one length together."""
+def look(recorded: Sequence[Recorded], subject: Subject, universes: int) -> list[Universe]:
+    """Execute recorded schedules in packs of up to `universes`, schedules of about one length together."""
     alike: dict[tuple[Layout, int], list[Recorded]] = {}
     for one in recorded:
-        # Pools may differ in size: a pack gives every lane as much as its largest needs.
+        # Pools may differ in size: a pack gives every universe as much as its largest needs.
         alike.setdefault((msgspec.structs.replace(one[1], num_blocks=2), len(one[2].ranks)), []).append(one)
     found: list[Universe] = []
     for group in alike.values():
         group.sort(key=lambda one: one[2].frames)
-        for first in range(0, len(group), lanes):
-            found += _execute(group[first : first + lanes], subject)
+        for first in range(0, len(group), universes):
+            found += _execute(group[first : first + universes], subject)
     return sorted(found, key=lambda universe: universe.draw.seed)
 
 
@@ -184,7 +184,7 @@ class _TimeIsUp(Exception):
 
 
 class Scan:
-    """Seeds in packs of `lanes`; pack number k belongs to family `k % families`.
+    """Seeds in packs of `universes`; pack number k belongs to family `k % families`.
 
     `together`: one process executes what all others record. `schedule_s`: seconds that one schedule may take.
     """
@@ -193,7 +193,7 @@ class Scan:
         self,
         subject: Subject,
         draws: Iterator[Draw],
-        lanes: int,
+        universes: int,
         families: int,
         jobs: int,
         seconds: float | None = None,
@@ -202,9 +202,9 @@ class Scan:
     ) -> None:
         if subject.faults:
             raise UsageError("many universes run kernel sets as they are: leave out --fault or --universes")
-        self._subject, self._draws, self._lanes, self._families = subject, draws, lanes, families
+        self._subject, self._draws, self._per_pack, self._families = subject, draws, universes, families
         self._jobs, self._seconds, self._keep_going = jobs, seconds, keep_going
-        self._limit_s = None if schedule_s is None else schedule_s * (1 + lanes / AT_ONCE)
+        self._limit_s = None if schedule_s is None else schedule_s * (1 + universes / AT_ONCE)
         self.together = subject.on_gpu()
         self.flagged: list[Universe] = []
         self.unlike: list[Universe] = []
@@ -251,8 +251,8 @@ class Scan:
             waiting: list[Recorded] = []
             for done in recorders.map(self._tasks(), meanwhile):
                 waiting += _value(done)
-                if len(waiting) >= self._lanes:
-                    executor.submit(Lockstep(waiting, self._subject, self._lanes, self._limit_s))
+                if len(waiting) >= self._per_pack:
+                    executor.submit(Lockstep(waiting, self._subject, self._per_pack, self._limit_s))
                     waiting = []
                 # Recording must not run away from execution.
                 while executor.running > 1:
@@ -262,7 +262,7 @@ class Scan:
                 for ended in executor.wait(0):
                     yield self._universes(ended)
             if waiting:
-                executor.submit(Lockstep(waiting, self._subject, self._lanes, self._limit_s))
+                executor.submit(Lockstep(waiting, self._subject, self._per_pack, self._limit_s))
             while executor.running:
                 for ended in executor.wait(TICK_S):
                     yield self._universes(ended)
@@ -278,10 +278,10 @@ class Scan:
         return _refused(draws, done.hung or f"its process ended ({done.died})")
 
     def _tasks(self) -> Iterator[Record]:
-        size = CHUNK if self.together else self._lanes
+        size = CHUNK if self.together else self._per_pack
         chunk: list[Draw] = []
         for number, draw in enumerate(self._draws):
-            family = number // self._lanes % self._families
+            family = number // self._per_pack % self._families
             if chunk and (len(chunk) == size or chunk[0].family != family):
                 yield self._task(chunk)
                 chunk = []
@@ -290,7 +290,7 @@ class Scan:
             yield self._task(chunk)
 
     def _task(self, draws: list[Draw]) -> Record:
-        return Record(tuple(draws), self._subject, None if self.together else self._lanes, self._limit_s)
+        return Record(tuple(draws), self._subject, None if self.together else self._per_pack, self._limit_s)
 
 
 def _value(done: Done) -> list:  # type: ignore[type-arg]

@@ -2,7 +2,7 @@
 
 Frame `f` of a rank is everything its host enqueued for step `f + 1`. A kind of operation occurs once in a frame at
 most, so a tape holds one table per kind and the order of kinds; `COLUMNS` names the tables' columns after `frame`.
-Blocks, slots, batch rows and requests are numbered within the schedule; `pack` moves them into a lane.
+Blocks, slots, batch rows and requests are numbered within the schedule; `pack` moves them into a universe.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ the last frame)."""
 
 
 @dataclass(slots=True)
-class LaneTape:
+class UniverseTape:
     """One rank of one schedule, while it is written: rows by kind of operation, frame first, and the order of kinds."""
 
     tables: dict[str, list[tuple[int, ...]]] = field(default_factory=lambda: {name: [] for name in COLUMNS})
@@ -72,7 +72,7 @@ class LaneTape:
 class Tape:
     """A schedule's host side, run. `suspects`: violations that need no kernel to show.
 
-    ranks: `LaneTape.arrays` of each. orders: by rank and frame, the kinds of operation on its main stream. sizes:
+    ranks: `UniverseTape.arrays` of each. orders: by rank and frame, the kinds of operation on its main stream. sizes:
     blocks, slots (and batch rows), columns of a table row and positions of a token row that its ranks allocate. tokens
     and hashes: by request, as far as the run came. zero_padding: as in `rank.policy.RankPolicy`.
     """

@@ -28,7 +28,7 @@ from stalerow.scenarios import FOLDER, Measured, catalogue
 from stalerow.scenarios.writer import to_toml
 from stalerow.simulator.faults import Faults, builtin_faults, resolve
 from stalerow.simulator.oracle.violations import Violation
-from stalerow.simulator.run.loop import Simulation
+from stalerow.simulator.run.simulation import Simulation
 from stalerow.simulator.schedule.choosers import Chooser
 from stalerow.simulator.schedule.choosers.family import seeded
 from stalerow.simulator.schedule.choosers.swarm import SwarmChooser

@@ -23,7 +23,7 @@ from stalerow.simulator.rank.operations import Forward, Operation, Postprocess
 from stalerow.simulator.rank.v2 import RankV2
 from stalerow.simulator.serve.acceptance import from_mean
 from stalerow.simulator.serve.costs import Costs
-from stalerow.simulator.serve.loop import Serving
+from stalerow.simulator.serve.serving import Serving
 from stalerow.simulator.serve.settings import ServeOptions
 from stalerow.simulator.serve.workload import RandomDataset
 

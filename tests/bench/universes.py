@@ -1,6 +1,6 @@
 """Many universes: schedules per second in packs and one by one, and equal digests with the reference.
 
-    python tests/bench/universes.py [--device cuda] [--schedules 10000] [--lanes 4096] [--families 2] [--jobs 16]
+    python tests/bench/universes.py [--device cuda] [--schedules 10000] [--universes 4096] [--families 2] [--jobs 16]
 
 Four rates, the same schedules in all: from seeds to verdicts (`end to end`: recording in worker processes, execution in
 one, what `fuzz --universes` does), recording alone, execution alone (packs at hand, kernels compiled), and one schedule
@@ -32,23 +32,25 @@ def seeds(count: int) -> Iterator[Draw]:
 def end_to_end(subject: Subject, options: argparse.Namespace) -> float:
     """Seconds from the first seed to the last verdict."""
     tally = Tally()
-    scan = Scan(subject, seeds(options.schedules), options.lanes, options.families, options.jobs, keep_going=True)
+    scan = Scan(subject, seeds(options.schedules), options.universes, options.families, options.jobs, keep_going=True)
     begin = time.perf_counter()
     scan.run(tally, lambda: None)
     return time.perf_counter() - begin
 
 
-def recorded(subject: Subject, options: argparse.Namespace, lanes: int | None) -> tuple[list[Any], float]:
-    """What worker processes make of the seeds, recordings or with `lanes` verdicts, and the seconds it took them.
+def recorded(subject: Subject, options: argparse.Namespace, universes: int | None) -> tuple[list[Any], float]:
+    """What worker processes make of the seeds, recordings or with `universes` verdicts, and the seconds it took them.
 
     The processes are started and warm before the clock is.
     """
     tasks = [
-        Record(tuple(_family(n, options) for n in range(first, min(first + CHUNK, options.schedules))), subject, lanes)
+        Record(
+            tuple(_family(n, options) for n in range(first, min(first + CHUNK, options.schedules))), subject, universes
+        )
         for first in range(0, options.schedules, CHUNK)
     ]
     with Workers(options.jobs, do) as workers:
-        for _ in workers.map(iter([Record(tasks[0].draws[:1], subject, lanes)] * options.jobs)):
+        for _ in workers.map(iter([Record(tasks[0].draws[:1], subject, universes)] * options.jobs)):
             pass
         begin = time.perf_counter()
         made = [one for done in workers.map(iter(tasks)) for one in _value(done)]
@@ -57,7 +59,7 @@ def recorded(subject: Subject, options: argparse.Namespace, lanes: int | None) -
 
 def _family(number: int, options: argparse.Namespace) -> Draw:
     # Chunks do not cross families.
-    chunks = max(options.lanes // CHUNK, 1)
+    chunks = max(options.universes // CHUNK, 1)
     return Draw(number, runner="v2", family=number // CHUNK // chunks % options.families)
 
 
@@ -67,12 +69,12 @@ def _value(done: Any) -> list[Any]:
     return list(done.value)
 
 
-def in_packs(subject: Subject, recordings: list[Any], lanes: int) -> tuple[list[Universe], float, float]:
+def in_packs(subject: Subject, recordings: list[Any], universes: int) -> tuple[list[Universe], float, float]:
     """Verdicts, and the seconds of a first run, which compiles, and of a second."""
     times = []
     for _ in range(2):
         begin = time.perf_counter()
-        found = Lockstep(recordings, subject, lanes).do()
+        found = Lockstep(recordings, subject, universes).do()
         times.append(time.perf_counter() - begin)
     return found, times[0], times[1]
 
@@ -92,14 +94,15 @@ def measure(name: str, options: argparse.Namespace) -> None:
     """One table."""
     reference = Subject(kernels=f"reference:{name}")
     subject = reference if options.device == "cpu" else Subject(kernels=name, device="cuda")
-    spec, _ = recorded(reference, options, options.lanes)
+    spec, _ = recorded(reference, options, options.universes)
     recordings, recording = recorded(reference, options, None)
-    found, first, second = in_packs(subject, recordings, options.lanes)
+    found, first, second = in_packs(subject, recordings, options.universes)
     spec.sort(key=lambda universe: universe.draw.seed)
     equal = sum(a.memory == b.memory for a, b in zip(found, spec, strict=True))
     same = sum(a.flagged == b.flagged for a, b in zip(found, spec, strict=True))
     single, whole, count = alone(subject, options), end_to_end(subject, options), options.schedules
-    print(f"\n{subject} on {options.device}, {count} schedules of {options.families} families, {options.lanes} lanes\n")
+    what = f"{count} schedules of {options.families} families, {options.universes} universes"
+    print(f"\n{subject} on {options.device}, {what}\n")
     print("| what | schedules per second | times one by one |")
     print("| --- | --- | --- |")
     rates = {
@@ -120,7 +123,7 @@ def main() -> None:
     parser.add_argument("--device", choices=("cuda", "cpu"), default="cuda")
     parser.add_argument("--kernels", nargs="+", default=["req-idx", "batch-row"], help="without 'reference:'")
     parser.add_argument("--schedules", type=int, default=10_000)
-    parser.add_argument("--lanes", type=int, default=4096)
+    parser.add_argument("--universes", type=int, default=4096)
     parser.add_argument("--families", type=int, default=2)
     parser.add_argument("--jobs", type=int, default=len(os.sched_getaffinity(0)))
     parser.add_argument("--alone", type=int, default=12, help="schedules to run one by one")

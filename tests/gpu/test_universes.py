@@ -11,14 +11,14 @@ from stalerow.simulator.universes.record import record
 
 pytestmark = pytest.mark.gpu
 
-LANES = 200
+UNIVERSES = 200
 
 
 @pytest.mark.parametrize("family", range(3))
 @pytest.mark.parametrize("name", ["req-idx", "batch-row"])
 def test_packs_on_the_gpu_equal_packs_on_the_reference(name: str, family: int) -> None:
     compiled, reference = kernel_set(name, "cuda"), kernel_set(f"reference:{name}")
-    schedules = [Draw(seed, runner="v2", family=family).schedule() for seed in range(LANES)]
+    schedules = [Draw(seed, runner="v2", family=family).schedule() for seed in range(UNIVERSES)]
     made = pack(schedules[0].layout, [record(s, reference.align) for s in schedules])
     on_gpu, on_host = execute(made, compiled), execute(made, reference)
     assert [v.first for v in on_gpu] == [v.first for v in on_host]

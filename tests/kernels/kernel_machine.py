@@ -17,7 +17,7 @@ from stalerow.kernels.base.layout import Layout
 from stalerow.kernels.base.memory import BlockTables, Pool, SlotState
 from stalerow.kernels.base.patterns import decode, salt
 from stalerow.kernels.own.forward import ForwardStep
-from stalerow.kernels.own.forward_plan import forward_plan
+from stalerow.kernels.own.forward_classes import forward_classes
 from stalerow.kernels.sets import KernelSet
 
 SLOT_FIELDS = (
@@ -50,7 +50,7 @@ class Machine:
         groups, columns = len(layout.recurrent_groups), layout.num_drafts + 1
         self.seq_lens = self.backend.alloc(max_reqs, "int32")
         self.state_indices = self.backend.alloc((groups, max_reqs, columns), "int32")
-        self.num_units = forward_plan(layout).num_units
+        self.num_units = forward_classes(layout).num_units
 
     def up(self, values, dtype: str):
         return self.backend.from_host(np.asarray(values, dtype=dtype))

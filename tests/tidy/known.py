@@ -15,7 +15,7 @@ CIRCLES = {
     frozenset(
         {"kernels.external", "kernels.sets"}
     ): "a set's name may be a release's, and a release is loaded as a set",
-    frozenset({"kernels.compiled.coroutines", "kernels.compiled.function", "kernels.compiled.memory"}): "annotations",
+    frozenset({"kernels.compiled.coroutines", "kernels.compiled.function", "kernels.compiled.accesses"}): "annotations",
     frozenset({"kernels.compiled.interleave", "kernels.compiled.races"}): "annotations",
     frozenset({"simulator.engine.admission", "simulator.engine.scheduler"}): "annotations",
     frozenset({"simulator.engine.block_pool", "simulator.engine.policies"}): "annotations",

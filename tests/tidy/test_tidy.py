@@ -66,7 +66,7 @@ BROKEN = [
         "import each other: simulator.errors, simulator.files",
     ),
     ("no_circles", added("simulator/campaign/journal.py", '"""Alone."""\n'), "a circle that is gone"),
-    ("folders_import_one_way", first_line_of(RANK, "import stalerow.simulator.run.loop"), "simulator/rank and"),
+    ("folders_import_one_way", first_line_of(RANK, "import stalerow.simulator.run.simulation"), "simulator/rank and"),
     (
         "packages_are_the_folders",
         added("simulator/new/__init__.py", '"""New."""\n'),

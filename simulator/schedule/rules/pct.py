@@ -36,7 +36,7 @@ class Priorities(Rule, frozen=True, kw_only=True, tag="pct"):
 
 class PriorityOrder:
     """The enabled actor of highest priority acts. `depth` - 1 decisions among the first `horizon` demote the actor
-    that would have acted to below all others. Decisions are counted as in `PlannedOrder`."""
+    that would have acted to below all others. Decisions are counted as in `GivenOrder`."""
 
     def __init__(self, seed: int, depth: int, horizon: int) -> None:
         self._random = SeededChooser(seed)

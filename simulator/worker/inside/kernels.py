@@ -21,9 +21,10 @@ reachable: list[Any] = []
 
 def before_import() -> bool:
     """Choose, before Triton decorates the engine's kernels; whether they will be compiled."""
-    compiled = bool(
-        importlib.util.find_spec("llvmlite") and importlib.util.find_spec("stalerow.kernels.compiled")
-    ) and os.environ.get("STALEROW_INTERPRET") != "1"
+    compiled = (
+        bool(importlib.util.find_spec("llvmlite") and importlib.util.find_spec("stalerow.kernels.compiled"))
+        and os.environ.get("STALEROW_INTERPRET") != "1"
+    )
     if compiled:
         importlib.import_module("stalerow.simulator.worker.inside.libdevice").install()
     else:

@@ -123,9 +123,7 @@ class Model(nn.Module):  # type: ignore[misc]
     def make_empty_intermediate_tensors(self, batch_size: int, dtype: Any, device: Any) -> Any:
         return IntermediateTensors({"hidden": torch.zeros(batch_size, 2, dtype=torch.int64, device=device)})
 
-    def forward(
-        self, input_ids: Any = None, positions: Any = None, intermediate_tensors: Any = None, **_: Any
-    ) -> Any:
+    def forward(self, input_ids: Any = None, positions: Any = None, intermediate_tensors: Any = None, **_: Any) -> Any:
         (rank,) = self.rank
         hidden = torch.zeros(len(positions), 2, dtype=torch.int64)
         arriving = None if intermediate_tensors is None else intermediate_tensors["hidden"]

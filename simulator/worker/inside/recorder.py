@@ -242,9 +242,7 @@ class Recorder:
     ) -> None:
         start, end = times
         number = len(self._events) + 1
-        event = Event(
-            number=number, actor=actor, rank=rank, start=start, end=end, in_flight=self._inflight, what=what
-        )
+        event = Event(number=number, actor=actor, rank=rank, start=start, end=end, in_flight=self._inflight, what=what)
         self._events.append(event)
 
     def found(self, violation: Violation, index: int) -> None:

@@ -23,8 +23,8 @@ from stalerow.simulator.engine.step import Step
 from stalerow.simulator.oracle.resources import Resources
 from stalerow.simulator.oracle.violations import ENGINE, Marks, Violation
 from stalerow.simulator.run.engine_loop import EngineLoop
-from stalerow.simulator.run.loop import engine_config
 from stalerow.simulator.run.ordering import chooser
+from stalerow.simulator.run.simulation import engine_config
 from stalerow.simulator.schedule.choosers import Event, Place
 from stalerow.simulator.schedule.choosers.recording import RecordingOrder
 from stalerow.simulator.truth.plan import Planner

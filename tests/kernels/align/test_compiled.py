@@ -20,7 +20,7 @@ INT64 = {
 }
 SCALARS = {
     "num_rows", "num_rows_padded", "num_tiles", "draw_from", "n", "num_writes", "max_blocks", "max_model_len",
-    "state_indices_rows", "byte", "value", "length", "size", "number", "num_lanes", "frame",
+    "state_indices_rows", "byte", "value", "length", "size", "number", "num_universes", "frame",
     "layers", "num_groups", "num_states", "num_units", "num_columns", "window", "max_bytes",
 }
 NUMBERS = {
@@ -72,12 +72,12 @@ KERNELS = [
     "own.forward_triton_read read_kv_kernel TORN",
     "own.forward_triton_write write_states_kernel",
     "own.forward_triton_write write_kv_kernel",
-    "own.lanes_triton prefix_hashes_kernel",
-    "own.lanes_triton move_states_kernel",
-    "own.lanes_triton check_counts_kernel",
-    "own.lanes_triton check_damage_kernel",
-    "own.lanes_triton compare_kernel PRINT",
-    "own.lanes_triton compare_kernel -PRINT",
+    "own.universes_triton prefix_hashes_kernel",
+    "own.universes_triton move_states_kernel",
+    "own.universes_triton check_counts_kernel",
+    "own.universes_triton check_damage_kernel",
+    "own.universes_triton compare_kernel PRINT",
+    "own.universes_triton compare_kernel -PRINT",
 ]
 
 

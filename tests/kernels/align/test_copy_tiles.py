@@ -101,7 +101,7 @@ def test_drawn_tiles_are_all_copied_launch_after_launch(
     for _ in range(2):
         launch()
         assert_same(ours.contents(), spec.contents())
-    draws = ours.align.copy_plan(ours.binding).draws
+    draws = ours.align.copy_tiles(ours.binding).draws
     assert int(draws[0]) == 0
     draws[0] = 10**6
     launch()

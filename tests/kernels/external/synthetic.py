@@ -2,7 +2,7 @@
 
 `write_engine` lays out a package whose every module raises when imported, with kernels that really copy.
 Keyword arguments replace single decisions of kernels and runner, which is what the tests of extraction and
-profile vary.
+convention vary.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""An engine's kernels in a pack of several schedules: absent rows are -1 to them, and each lane is its run alone."""
+"""An engine's kernels in packs of several schedules: absent rows are -1 to them, and each universe is as alone."""
 
 from pathlib import Path
 
@@ -16,7 +16,7 @@ from .synthetic import BATCH_ROW, write_engine
 
 
 @pytest.mark.parametrize("choices", [{}, BATCH_ROW], ids=["slot", "row"])
-def test_every_lane_is_the_run_alone(tmp_path: Path, device: str, choices: dict[str, str]) -> None:
+def test_every_universe_is_the_run_alone(tmp_path: Path, device: str, choices: dict[str, str]) -> None:
     kernels = load(str(write_engine(tmp_path, **choices)), device)
     # Short ones of a family with two ranks and one state; seed 0 violates where copies look up batch rows.
     schedules = [Draw(seed, runner="v2", faithful=True, family=5).schedule() for seed in (0, 1, 16)]

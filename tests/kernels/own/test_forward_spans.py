@@ -10,7 +10,7 @@ from stalerow.kernels.base.layout import GroupSpec, Layout, StateSpec
 from stalerow.kernels.base.memory import BlockTables, OutOfBounds, Pool, SlotState
 from stalerow.kernels.own import forward as forward_module
 from stalerow.kernels.own.forward import ForwardStep, forward
-from stalerow.kernels.own.forward_plan import forward_plan
+from stalerow.kernels.own.forward_classes import forward_classes
 from stalerow.kernels.own.forward_spans import takes_spans
 
 BLOCK, ROWS, DRAFTS = 64, 4, 3
@@ -55,7 +55,7 @@ class _Rank:
             activation_in=np.full(ROWS, activation),
             num_rows=ROWS,
         )
-        damage = np.zeros((ROWS, forward_plan(LAYOUT).num_units), dtype=np.int64)
+        damage = np.zeros((ROWS, forward_classes(LAYOUT).num_units), dtype=np.int64)
         leaving = np.zeros(ROWS, dtype=np.int64)
         forward(self.pool, self.tables, self.slots, step, damage, leaving)
         return damage, leaving
@@ -71,7 +71,7 @@ class _Rank:
 
 @pytest.mark.parametrize("seed", range(4))
 def test_spans_and_positions_agree(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert takes_spans(LAYOUT, forward_plan(LAYOUT))
+    assert takes_spans(LAYOUT, forward_classes(LAYOUT))
     spans = _Rank(seed).story()
     monkeypatch.setattr(forward_module, "takes_spans", lambda *_: False)
     positions = _Rank(seed).story()

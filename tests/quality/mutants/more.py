@@ -161,8 +161,8 @@ UNIVERSES = [
     *packs(
         "simulator/universes/pack.py",
         ('BLOCKS = ("block", "source", "target", ', 'BLOCKS = ("block", "source", '),
-        ('values[column] += lane * sizes["slots"]', "values[column] += 0"),
-        ("values[column] += lane * requests", "values[column] += 0"),
+        ('values[column] += universe * sizes["slots"]', "values[column] += 0"),
+        ("values[column] += universe * requests", "values[column] += 0"),
         ('np.argsort(values[:, 0], kind="stable")', "np.arange(len(values))"),
     ),
     *packs(
@@ -190,7 +190,7 @@ UNIVERSES = [
         ("start + k, ids[begin + k])", "start, ids[begin + k])"),
     ),
     *packs(
-        "simulator/universes/lane_memory.py",
+        "simulator/universes/rank_memory.py",
         (
             'np.arange(count, dtype=np.int32) * sizes["blocks"], sizes["slots"])',
             "np.zeros(count, np.int32), sizes['slots'])",

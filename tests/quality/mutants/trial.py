@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from stalerow.simulator.oracle.ledger import Ledger
-    from stalerow.simulator.run.loop import Simulation
+    from stalerow.simulator.run.simulation import Simulation
 
-FAMILIES, LANES = 4, 10
+FAMILIES, UNIVERSES = 4, 10
 TRITON_SEEDS = (376, 39, 332, 71, 152, 259, 163, 175, 4, 261)
 """Short ones with both window layouts, several groups, states and layers, odd sizes and offsets."""
 
@@ -82,7 +82,7 @@ def packs(seeds: int, scenarios: Path, words: Path, runner: str | None) -> Findi
     from stalerow.simulator.universes.record import record
 
     for family in range(FAMILIES):
-        schedules = [Draw(seed, runner="v2", family=family).schedule() for seed in range(LANES)]
+        schedules = [Draw(seed, runner="v2", family=family).schedule() for seed in range(UNIVERSES)]
         for name in ("reference:req-idx", "reference:batch-row"):
             kernels = kernel_set(name)
             verdicts = execute(pack(schedules[0].layout, [record(s, kernels.align) for s in schedules]), kernels)

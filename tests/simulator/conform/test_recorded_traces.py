@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from stalerow.simulator.conform.compare import compare_trace, conform_trace, conform_traces
+from stalerow.simulator.conform.agreement import conform_trace, conform_traces, trace_agreement
 from stalerow.simulator.conform.trace import Trace, load_trace
 from stalerow.simulator.engine import profile, profile_names
 
@@ -117,7 +117,7 @@ DAMAGES = [
 def test_a_changed_value_is_found_and_named(key, path, value, words):
     trace = load_trace(TRACES / "v032_04_P2_K2_preempt_resume.json.gz")
     record = first(trace, key)
-    result = compare_trace("damaged", damaged(trace, record, (key, *path), value))
+    result = trace_agreement("damaged", damaged(trace, record, (key, *path), value))
     assert not result.agrees
     assert words in result.difference
     assert result.records <= record + 1
@@ -130,20 +130,20 @@ def test_a_missing_list_is_found(key):
         if any(key in record for record in trace.trace):
             break
     record = first(trace, key)
-    result = compare_trace("damaged", damaged(trace, record, (key,), []))
+    result = trace_agreement("damaged", damaged(trace, record, (key,), []))
     assert key in result.difference
     assert "recorded nothing" in result.difference
 
 
 def test_a_recording_that_ends_early_differs_from_a_run_that_goes_on():
     trace = load_trace(TRACES / "v032_09_P1_K4_B8_full_accept.json.gz")
-    result = compare_trace("short", Trace(trace.meta, trace.workload, trace.trace[:-1]))
+    result = trace_agreement("short", Trace(trace.meta, trace.workload, trace.trace[:-1]))
     assert "not recorded, the engine goes on" in result.difference
 
 
 def test_a_recording_that_goes_on_differs_from_a_run_that_has_ended():
     trace = load_trace(TRACES / "v032_09_P1_K4_B8_full_accept.json.gz")
-    result = compare_trace("long", Trace(trace.meta, trace.workload, [*trace.trace, trace.trace[-1]]))
+    result = trace_agreement("long", Trace(trace.meta, trace.workload, [*trace.trace, trace.trace[-1]]))
     assert "nothing left to do" in result.difference
 
 
@@ -159,7 +159,7 @@ def test_a_file_that_is_no_recording_is_refused_in_one_line(tmp_path):
 def test_a_recording_with_unknown_fields_is_refused(tmp_path):
     trace = load_trace(FILES[0])
     with pytest.raises(ValueError, match="expected records of a scheduler run"):
-        compare_trace("odd", damaged(trace, 0, ("surprise",), 1))
+        trace_agreement("odd", damaged(trace, 0, ("surprise",), 1))
 
 
 def rewritten(path: Path, change: Callable[[dict[str, Any]], None], folder: Path) -> Path:
@@ -204,4 +204,4 @@ def test_an_unknown_release_is_refused():
     trace = load_trace(FILES[0])
     trace.meta.versions["vllm"] = "0.99.0"
     with pytest.raises(ValueError, match=r"profile '0\.99\.0': expected one of"):
-        compare_trace("odd", trace)
+        trace_agreement("odd", trace)

@@ -14,8 +14,8 @@ from stalerow.simulator.oracle.violations import Violation
 from stalerow.simulator.rank.base import Rank
 from stalerow.simulator.rank.operations import Broadcast, CommitRows, Dummy, Operation, Sample, ScatterAccepted
 from stalerow.simulator.rank.policy import RankPolicy
-from stalerow.simulator.run.loop import Simulation
-from stalerow.simulator.schedule.choosers.planned import PlannedOrder
+from stalerow.simulator.run.simulation import Simulation
+from stalerow.simulator.schedule.choosers.given import GivenOrder
 from stalerow.simulator.schedule.generate import from_seed
 
 HEALTHY = kernel_set("reference:req-idx")
@@ -70,7 +70,7 @@ def flip_one(kind: type, skip: int, place: float) -> tuple[Operation, list[Viola
     runner: Literal["v1", "v2"] = "v1" if kind in (CommitRows, ScatterAccepted) else "v2"
     for seed in range(TRIED):
         schedule = from_seed(seed, 2, runner)
-        flip, order = _Flip(kind, skip, place), PlannedOrder(schedule.order)
+        flip, order = _Flip(kind, skip, place), GivenOrder(schedule.order)
         simulation = Simulation(schedule, HEALTHY, order, rank_policy=_IdleDummies, observer=flip.observe)
         flip.put_into(simulation.ranks[-1 if kind in (Sample, Broadcast) else 0])
         with suppress(_Seen):
@@ -181,7 +181,7 @@ def blamed(kernels: KernelSet, call: str, array: str, seed: int) -> tuple[Operat
                 raise _Seen
 
         simulation = Simulation(
-            schedule, kernels._replace(**{part: damaging}), PlannedOrder(schedule.order), observer=observe
+            schedule, kernels._replace(**{part: damaging}), GivenOrder(schedule.order), observer=observe
         )
         with suppress(_Seen):
             simulation.run()

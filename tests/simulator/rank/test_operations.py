@@ -7,8 +7,8 @@ import pytest
 from stalerow.kernels.sets import kernel_set
 from stalerow.simulator.rank import operations
 from stalerow.simulator.rank.operations import Operation
-from stalerow.simulator.run.loop import Simulation
-from stalerow.simulator.schedule.choosers.planned import PlannedOrder
+from stalerow.simulator.run.simulation import Simulation
+from stalerow.simulator.schedule.choosers.given import GivenOrder
 from stalerow.simulator.schedule.generate import from_seed
 
 KINDS = get_args(Operation)
@@ -25,7 +25,7 @@ def test_an_operation_of_no_known_kind_is_refused_by_the_oracle() -> None:
         kind = "mystery"
 
     schedule = from_seed(0)
-    simulation = Simulation(schedule, kernel_set("reference:req-idx"), PlannedOrder(schedule.order))
+    simulation = Simulation(schedule, kernel_set("reference:req-idx"), GivenOrder(schedule.order))
     with pytest.raises(AssertionError, match="Mystery"):
         simulation.judges[0].after(Mystery(step=1, run=lambda: None))  # type: ignore[arg-type]
 

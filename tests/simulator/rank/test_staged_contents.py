@@ -4,8 +4,8 @@ import msgspec
 import pytest
 
 from stalerow.kernels.sets import kernel_set
-from stalerow.simulator.run.loop import Simulation
 from stalerow.simulator.run.ordering import chooser as ordered
+from stalerow.simulator.run.simulation import Simulation
 from stalerow.simulator.schedule.generate import from_seed
 from stalerow.simulator.schedule.order import Hold, Order
 from stalerow.simulator.schedule.values import Schedule

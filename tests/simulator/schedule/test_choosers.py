@@ -14,8 +14,8 @@ from stalerow.simulator.run.outcome import run
 from stalerow.simulator.schedule.choosers import Event, Place
 from stalerow.simulator.schedule.choosers.checking import CheckingOrder
 from stalerow.simulator.schedule.choosers.exhaustive import ExhaustiveChooser
+from stalerow.simulator.schedule.choosers.given import GivenOrder
 from stalerow.simulator.schedule.choosers.hypothesis import HypothesisChooser
-from stalerow.simulator.schedule.choosers.planned import PlannedOrder
 from stalerow.simulator.schedule.choosers.recorded import RecordedChooser
 from stalerow.simulator.schedule.choosers.recording import Decision, PickedOrder, RecordingChooser, deviations
 from stalerow.simulator.schedule.choosers.seeded import SeededChooser
@@ -110,7 +110,7 @@ def test_deviations_make_the_same_decisions_whether_written_as_picks_or_holds(dr
         enabled = tuple(sorted(names[:count], key=NAMES.index))
         if count > 1:
             decisions.append(Decision(enabled, choice % count))
-    planned = PlannedOrder(deviations(decisions))
+    planned = GivenOrder(deviations(decisions))
     assert [planned.next(d.enabled, no_event) for d in decisions] == [d.choice for d in decisions]
 
 
@@ -158,10 +158,10 @@ def test_partial_order_sampling_draws_again_only_where_events_conflict():
 
 
 def test_the_checking_chooser_names_the_decision_at_which_runs_part():
-    first = CheckingOrder(PlannedOrder(Order()))
+    first = CheckingOrder(GivenOrder(Order()))
     for enabled in (["device0", "host0"], ["host0", "engine"], ["device0", "engine"]):
         first.next(enabled, no_event)
-    equal, other, shorter = (CheckingOrder(PlannedOrder(Order()), first.met) for _ in range(3))
+    equal, other, shorter = (CheckingOrder(GivenOrder(Order()), first.met) for _ in range(3))
     for enabled in (["device0", "host0"], ["host0", "engine"], ["device0", "engine"]):
         equal.next(enabled, no_event)
         if len(shorter.met) < 2:

@@ -11,7 +11,7 @@ from stalerow.kernels.sets import kernel_set
 from stalerow.simulator.run.subject import Subject
 from stalerow.simulator.schedule.draw import Draw
 from stalerow.simulator.schedule.generate import from_seed
-from stalerow.simulator.schedule.strategies import load_profile, schedules
+from stalerow.simulator.schedule.strategies import load_settings, schedules
 from stalerow.simulator.schedule.values import validate
 from stalerow.simulator.testing.isolation import STATISTICS, IsolationError, Statistics, assert_isolated
 
@@ -79,25 +79,25 @@ def test_statistics_count_schedules_marks_and_kinds():
 
 
 @pytest.fixture
-def _keep_profile():
+def _keep_settings():
     yield
     settings.load_profile("suite")
 
 
-@pytest.mark.usefixtures("_keep_profile")
+@pytest.mark.usefixtures("_keep_settings")
 @pytest.mark.parametrize(("name", "examples"), [("ci", 60), ("fuzz", 500), ("nightly", 5000)])
-def test_profiles(name, examples):
-    profile = load_profile(name)
-    assert settings.default is profile or settings().max_examples == examples
-    assert profile.derandomize is (name == "ci")
-    assert profile.print_blob
+def test_settings(name, examples):
+    chosen = load_settings(name)
+    assert settings.default is chosen or settings().max_examples == examples
+    assert chosen.derandomize is (name == "ci")
+    assert chosen.print_blob
 
 
 FAILING = """
 from hypothesis import given, settings
-from stalerow.simulator.schedule.strategies import load_profile, schedules
+from stalerow.simulator.schedule.strategies import load_settings, schedules
 
-load_profile("fuzz")
+load_settings("fuzz")
 ran = []
 
 @settings(max_examples=MOST)
@@ -135,7 +135,7 @@ def test_a_failure_that_one_machine_found_is_what_another_runs_first(tmp_path):
     assert not session(tmp_path / "three", "", 1)[1]
 
 
-@pytest.mark.usefixtures("_keep_profile")
+@pytest.mark.usefixtures("_keep_settings")
 def test_a_redis_server_keeps_what_is_shared(monkeypatch):
     fakeredis = pytest.importorskip("fakeredis", reason="needs fakeredis")
     from hypothesis.extra.redis import RedisExampleDatabase
@@ -143,21 +143,21 @@ def test_a_redis_server_keeps_what_is_shared(monkeypatch):
     server = fakeredis.FakeServer()
     monkeypatch.setattr("redis.Redis.from_url", lambda address: fakeredis.FakeRedis(server=server))
     monkeypatch.setenv("STALEROW_DATABASE", "redis://somewhere:6379")
-    load_profile("fuzz").database.save(b"property", b"an example")
+    load_settings("fuzz").database.save(b"property", b"an example")
     assert set(RedisExampleDatabase(fakeredis.FakeRedis(server=server)).fetch(b"property")) == {b"an example"}
 
 
-@pytest.mark.usefixtures("_keep_profile")
+@pytest.mark.usefixtures("_keep_settings")
 def test_a_database_of_no_known_kind_is_named(monkeypatch):
     monkeypatch.setenv("STALEROW_DATABASE", "mysql://somewhere")
     with pytest.raises(ValueError, match="STALEROW_DATABASE=mysql://somewhere: give a folder, or redis://HOST:PORT"):
-        load_profile("nightly")
-    assert load_profile("ci").database is None
+        load_settings("nightly")
+    assert load_settings("ci").database is None
 
 
-def test_an_unknown_profile_says_which_there_are():
+def test_unknown_settings_say_which_there_are():
     with pytest.raises(ValueError, match="ci, fuzz, nightly"):
-        load_profile("warp")
+        load_settings("warp")
 
 
 def test_the_plugin_and_the_assertion_import_neither_hypothesis_nor_torch():

@@ -8,8 +8,8 @@ from typing import Any
 from stalerow.kernels.sets import kernel_set
 from stalerow.simulator.serve.acceptance import from_mean
 from stalerow.simulator.serve.costs import Costs
-from stalerow.simulator.serve.loop import Serving
 from stalerow.simulator.serve.report import RunResult, summarise
+from stalerow.simulator.serve.serving import Serving
 from stalerow.simulator.serve.settings import ServeOptions
 from stalerow.simulator.serve.workload import RandomDataset, ServeRequest
 

@@ -24,7 +24,7 @@ PUBLIC = (
     "from_seed",
     "kernel_set",
     "load",
-    "load_profile",
+    "load_settings",
     "run",
     "schedules",
     "to_json",

@@ -38,7 +38,7 @@ def project(tmp_path):
     def run(*options):
         environment = {k: v for k, v in os.environ.items() if not k.startswith(("GITHUB_", "PYTEST_"))}
         command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "--stalerow-device", "cpu"]
-        command += ["--stalerow-profile", "ci", "--junit-xml", "junit.xml", *options]
+        command += ["--stalerow-settings", "ci", "--junit-xml", "junit.xml", *options]
         done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)
         return done.returncode, done.stdout + done.stderr
 

@@ -39,7 +39,7 @@ def alone(family: int, kernels: str) -> tuple[Outcome, ...]:
 
 @pytest.mark.parametrize("family", range(6))
 @pytest.mark.parametrize("kernels", ["reference:req-idx", "reference:batch-row"])
-def test_every_lane_is_the_run_alone(kernels: str, family: int) -> None:
+def test_every_universe_is_the_run_alone(kernels: str, family: int) -> None:
     verdicts = execute(packed(family, kernels), kernel_set(kernels))
     for seed, tape, verdict, outcome in zip(SEEDS, recorded(family, kernels), verdicts, alone(family, kernels)):
         assert verdict.memory == outcome.memory, f"seed {seed}"
@@ -161,11 +161,11 @@ def test_a_page_that_was_not_zeroed_is_told() -> None:
 def test_a_cached_state_that_is_not_what_it_says_is_told() -> None:
     made = packed(0, "reference:req-idx")
     cached = made.ranks[0]["cached"]
-    lanes = set(cached.values[0].tolist())
+    universes = set(cached.values[0].tolist())
     cached.values[-1] -= 1
     verdicts = execute(made, kernel_set("reference:req-idx"))
     told = {u for u, v in enumerate(verdicts) if v.first is not None}
-    assert told == lanes
+    assert told == universes
     assert {CHECKS[v.first % len(CHECKS)] for v in verdicts if v.first is not None} == {"cached states at the end"}
 
 
@@ -181,15 +181,15 @@ def test_a_page_filled_in_the_pool_only_is_told() -> None:
     assert CHECKS.index("pool after admissions") in {v.first % len(CHECKS) for v in verdicts if v.first is not None}
 
 
-def test_only_the_spoiled_lane_is_told() -> None:
+def test_only_the_spoiled_universe_is_told() -> None:
     made = packed(0, "reference:req-idx")
-    size, lane = made.sizes["blocks"], 7
+    size, universe = made.sizes["blocks"], 7
 
     def one_block(slots: Any, binding: Any, *rest: Any) -> None:
-        binding.pool.pages(binding.pool.array)[0, lane * size + 3, 0] ^= 1
+        binding.pool.pages(binding.pool.array)[0, universe * size + 3, 0] ^= 1
 
     verdicts = spoiled("precopy", one_block)
-    assert [u for u, v in enumerate(verdicts) if v.first is not None] == [lane]
+    assert [u for u, v in enumerate(verdicts) if v.first is not None] == [universe]
 
 
 def test_layouts_of_a_family_differ_in_their_pool_only() -> None:

@@ -37,10 +37,10 @@ class Quiet:
 
 
 def scanned(
-    subject: Subject, count: int, lanes: int, jobs: int, families: int = 2, together: bool = False
+    subject: Subject, count: int, universes: int, jobs: int, families: int = 2, together: bool = False
 ) -> tuple[list[Universe], Tally]:
     tally = Tally()
-    scan = Scan(subject, (Draw(n) for n in range(count)), lanes, families, jobs, keep_going=True)
+    scan = Scan(subject, (Draw(n) for n in range(count)), universes, families, jobs, keep_going=True)
     scan.together = together
     return scan.run(tally, lambda: None), tally
 

@@ -1,9 +1,10 @@
 """Many runs side by side in one pool: what is needed besides the ordinary operators, and its references.
 
-A *lane* is one run's share of a rank's arrays: with `size` blocks and `rows` slots and batch rows a lane, block `b` of
-lane `u` is block `u * size + b` of the common pool, slot `s` is `u * rows + s`, and so are batch rows. Every lane's own
-block 0 is its null block. The kernels under test and the operators run over all lanes in one launch, with a slot of -1
-for a batch row that a lane does not have; only what looks at lanes as such is here. Triton twins: `lanes_triton`.
+A *universe* is one run's share of a rank's arrays: with `size` blocks and `rows` slots and batch rows a universe, block
+`b` of universe `u` is block `u * size + b` of the common pool, slot `s` is `u * rows + s`, and so are batch rows. Every
+universe's own block 0 is its null block. The kernels under test and the operators run over all universes in one launch,
+with a slot of -1 for a batch row that a universe does not have; only what looks at universes as such is here. Triton
+twins: `universes_triton`.
 """
 
 from __future__ import annotations
@@ -17,10 +18,10 @@ from stalerow.kernels.base.device import Array, HostArray
 from stalerow.kernels.base.fingerprint import coefficients
 from stalerow.kernels.base.memory import Pool
 from stalerow.kernels.base.patterns import JUNK, mix64
-from stalerow.kernels.own.forward_plan import forward_plan
+from stalerow.kernels.own.forward_classes import forward_classes
 
 NEVER = 1 << 30
-"""The verdict of a lane in which nothing has been wrong yet."""
+"""The verdict of a universe in which nothing has been wrong yet."""
 
 UNCHECKED = -1
 """An expected number that may be anything."""
@@ -39,16 +40,16 @@ class Moves(NamedTuple):
     bias: Array
 
 
-class Lanes(NamedTuple):
-    """`size`: blocks a lane has in the pool; `own` int32 [lanes]: those it uses; `ends` int32 [lanes]: its frames."""
+class Universes(NamedTuple):
+    """`size`: blocks that each has in the pool; `own` int32 [U]: those it uses; `ends` int32 [U]: its frames."""
 
     size: int
     own: Array
     ends: Array
 
 
-class LaneOperators(Protocol):
-    """What runs over lanes. Shapes: L lanes, R batch rows of all lanes, T positions."""
+class UniverseOperators(Protocol):
+    """What runs over universes. Shapes: U universes, R batch rows of all universes, T positions."""
 
     def prefix_hashes(self, streams: Array, stream: Array, good: Array, step: Array, out: Array) -> None:
         """`out[r, t] = streams[stream[r], t]` up to `t = good[r]`, and junk hashes of step `step[r]` past it.
@@ -60,31 +61,39 @@ class LaneOperators(Protocol):
         """Do to the pool what the moves mean; all sources are read before any target is written."""
 
     def check_counts(
-        self, held: Sequence[Array], slot: Array, expected: Array, lane: Array, verdicts: Array, number: int
+        self, held: Sequence[Array], slot: Array, expected: Array, universe: Array, verdicts: Array, number: int
     ) -> None:
-        """`verdicts[lane[i]] = min(verdicts[lane[i]], number)` where `held[k][slot[i]]` is not `expected[k, i]`.
+        """`verdicts[u] = min(verdicts[u], number)`, u = universe[i], where `held[k][slot[i]]` is not `expected[k, i]`.
 
-        held: one to five int32 [slots]; slot, lane int64 [n]; expected int64 [len(held), n], `UNCHECKED` where it may
-        be anything; verdicts int32 [L].
+        held: one to five int32 [slots]; slot, universe int64 [n]; expected int64 [len(held), n], `UNCHECKED` where it
+        may be anything; verdicts int32 [U].
         """
 
     def check_damage(self, damage: Array, weights: Array, verdicts: Array, number: int, prints: Array) -> None:
-        """`verdicts[u] = min(verdicts[u], number)` where a lane read damage; `prints[u]` is its fingerprint.
+        """`verdicts[u] = min(verdicts[u], number)` where a universe read damage; `prints[u]` is its fingerprint.
 
-        damage int64 [R, units], lane after lane; weights int64 [R / L, units]; verdicts int32 [L]; prints int64 [L].
+        damage int64 [R, units], one universe after another; weights int64 [R / U, units]; verdicts int32 [U]; prints
+        int64 [U].
         """
 
-    def compare(
-        self, lanes: Lanes, pool: Pool, shadow: Pool, frame: int, number: int, verdicts: Array, prints: Array | None
+    def check_pages(
+        self,
+        universes: Universes,
+        pool: Pool,
+        shadow: Pool,
+        frame: int,
+        number: int,
+        verdicts: Array,
+        prints: Array | None,
     ) -> None:
-        """`verdicts[u] = min(verdicts[u], number)` where a lane's pages are not the shadow's, which takes them over.
+        """`verdicts[u] = min(verdicts[u], number)` where the pages of `u` are not the shadow's, which takes them over.
 
-        verdicts int32 [L]; prints int64 [L] gets the fingerprint of each lane's own pages. Lanes that ended before
-        `frame` are skipped.
+        verdicts int32 [U]; prints int64 [U] gets the fingerprint of each universe's own pages. Universes that ended
+        before `frame` are skipped.
         """
 
 
-class ReferenceLanes:
+class ReferenceUniverses:
     """The NumPy specifications."""
 
     def prefix_hashes(
@@ -102,7 +111,7 @@ class ReferenceLanes:
     def move_states(self, pool: Pool, moves: Moves) -> None:
         layout = pool.layout
         writes = []
-        for cls in forward_plan(layout).recurrent:
+        for cls in forward_classes(layout).recurrent:
             rows = np.arange(layout.width if cls.conv else 1)
             for table, start in zip(cls.table, cls.start):
                 mine = np.flatnonzero(moves.group_index == table)
@@ -121,25 +130,25 @@ class ReferenceLanes:
         held: Sequence[HostArray],
         slot: HostArray,
         expected: HostArray,
-        lane: HostArray,
+        universe: HostArray,
         verdicts: HostArray,
         number: int,
     ) -> None:
         actual = np.stack([array[slot] for array in held])
         wrong = ((expected != UNCHECKED) & (actual != expected)).any(axis=0)
-        np.minimum.at(verdicts, lane[wrong], number)
+        np.minimum.at(verdicts, universe[wrong], number)
 
     def check_damage(
         self, damage: HostArray, weights: HostArray, verdicts: HostArray, number: int, prints: HostArray
     ) -> None:
-        by_lane = damage.reshape(len(verdicts), *weights.shape)
-        wrong = by_lane.any(axis=(1, 2))
+        by_universe = damage.reshape(len(verdicts), *weights.shape)
+        wrong = by_universe.any(axis=(1, 2))
         verdicts[wrong] = np.minimum(verdicts[wrong], number)
-        prints[:] = (by_lane * weights).sum(axis=(1, 2))
+        prints[:] = (by_universe * weights).sum(axis=(1, 2))
 
-    def compare(
+    def check_pages(
         self,
-        lanes: Lanes,
+        universes: Universes,
         pool: Pool,
         shadow: Pool,
         frame: int,
@@ -148,15 +157,15 @@ class ReferenceLanes:
         prints: HostArray | None,
     ) -> None:
         layers, page_bytes = pool.layout.layers, pool.layout.page_bytes
-        shape = (layers, len(verdicts), lanes.size, page_bytes)
+        shape = (layers, len(verdicts), universes.size, page_bytes)
         actual, meant = pool.pages(pool.array).reshape(shape), shadow.pages(shadow.array).reshape(shape)
-        alive = lanes.ends > frame
+        alive = universes.ends > frame
         wrong = (actual != meant).any(axis=(0, 2, 3)) & alive
         if wrong.any():
             verdicts[wrong] = np.minimum(verdicts[wrong], number)
             meant[:, wrong] = actual[:, wrong]
         if prints is not None:
-            used = (np.arange(lanes.size) >= 1) & (np.arange(lanes.size) < lanes.own[:, None])
-            weights = coefficients(layers, lanes.size, page_bytes)
+            used = (np.arange(universes.size) >= 1) & (np.arange(universes.size) < universes.own[:, None])
+            weights = coefficients(layers, universes.size, page_bytes)
             for u in np.flatnonzero(alive):
                 prints[u] = (actual[:, u, used[u]] * weights[:, used[u]]).sum()

@@ -8,35 +8,35 @@ import numpy as np
 from stalerow.kernels.base.binding import Cache, bind_cache
 from stalerow.kernels.base.fingerprint import coefficients
 from stalerow.kernels.base.memory import SlotState
-from stalerow.kernels.own.chosen import lane_operators
-from stalerow.kernels.own.forward_plan import forward_plan
-from stalerow.kernels.own.lanes import NEVER, Lanes
+from stalerow.kernels.own.chosen import universe_operators
+from stalerow.kernels.own.forward_classes import forward_classes
+from stalerow.kernels.own.universes import NEVER, Universes
 from stalerow.kernels.sets import KernelSet
 from stalerow.simulator.oracle.judge import DIGESTED
 from stalerow.simulator.universes.arrays import Arrays
 from stalerow.simulator.universes.batches import Batches
-from stalerow.simulator.universes.memory import lane_pool, null_tables
+from stalerow.simulator.universes.memory import common_pool, null_tables
 from stalerow.simulator.universes.pack import Pack
 
 
-class LaneMemory:
-    """Arrays of all lanes of a rank. `shadow`, `owned` and what is `meant` belong to the oracle.
+class RankMemory:
+    """Arrays of all universes of a rank. `shadow`, `owned` and what is `meant` belong to the oracle.
 
     per_frame: the pack's tables, by name (values int64 [1 + columns, n], where each frame starts). owned: each
     request's blocks, column by column, and a batch's rows of them. starts: exclusive sums of query lengths, by table.
-    prints int64 [frames, 2, lanes], ends int64 [1 + arrays, lanes]: fingerprints; verdicts int32 [lanes].
+    prints int64 [frames, 2, universes], ends int64 [1 + arrays, universes]: fingerprints; verdicts int32 [universes].
     """
 
     def __init__(self, pack: Pack, rank: int, kernels: KernelSet, arrays: Arrays) -> None:
         self.pack, self.rank, self.arrays = pack, rank, arrays
         self.backend = backend = kernels.backend
-        self.ops, self.lane_ops = kernels.ops, lane_operators(backend)
+        self.ops, self.universe_ops = kernels.ops, universe_operators(backend)
         tables, upload = pack.ranks[rank], arrays.upload
         self.per_frame = {name: (upload(table.values), table.starts) for name, table in tables.items()}
         sizes, count = pack.sizes, pack.count
-        self.rows_per_lane, self.num_rows = sizes["slots"], sizes["slots"] * count
+        self.rows_per_universe, self.num_rows = sizes["slots"], sizes["slots"] * count
         self.layout = layout = msgspec.structs.replace(pack.layout, num_blocks=sizes["blocks"] * count)
-        self.pool, self.shadow = (lane_pool(layout, sizes["blocks"], kernels) for _ in range(2))
+        self.pool, self.shadow = (common_pool(layout, sizes["blocks"], kernels) for _ in range(2))
         null = np.repeat(np.arange(count, dtype=np.int32) * sizes["blocks"], sizes["slots"])
         self.null = upload(null)
         self.tables = null_tables(layout, null, sizes["columns"], backend)
@@ -55,12 +55,12 @@ class LaneMemory:
         self.seq_lens = backend.alloc(self.num_rows, "int32")
         self.tokens, self.streams = upload(pack.tokens), upload(pack.hashes)
         self.hashes = backend.alloc((self.num_rows, sizes["positions"] + 1), "int64")
-        self.lanes = Lanes(sizes["blocks"], upload(pack.own_blocks), upload(pack.ends))
+        self.universes = Universes(sizes["blocks"], upload(pack.own_blocks), upload(pack.ends))
         self.verdicts = backend.alloc(count, "int32", NEVER)
-        units = forward_plan(layout).num_units
+        units = forward_classes(layout).num_units
         self.damage, self.meant_damage = (backend.alloc((self.num_rows, units), "int64") for _ in range(2))
         self.leaving = backend.alloc(self.num_rows, "int64")
-        self.damage_weights = upload(np.array(coefficients(1, self.rows_per_lane, units)[0]))
+        self.damage_weights = upload(np.array(coefficients(1, self.rows_per_universe, units)[0]))
         self.prints = backend.alloc((pack.frames, 2, count), "int64")
         self.ends = backend.alloc((1 + len(DIGESTED), count), "int64")
         self.no_arrivals = backend.alloc(self.num_rows, "int64")

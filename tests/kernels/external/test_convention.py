@@ -4,17 +4,17 @@ from pathlib import Path
 
 import pytest
 
-from stalerow.kernels.external import CallerProfile, UnclearCaller, describe
+from stalerow.kernels.external import CallingConvention, UnclearCaller, describe
 
 from .synthetic import BATCH_ROW, kernels_text, write_engine
 
 
-def caller(root: Path, **choices: str) -> CallerProfile:
+def caller(root: Path, **choices: str) -> CallingConvention:
     return describe(str(write_engine(root, **choices))).caller
 
 
 def test_a_runner_that_binds_the_persistent_tables(tmp_path: Path) -> None:
-    assert caller(tmp_path) == CallerProfile(
+    assert caller(tmp_path) == CallingConvention(
         binds="slot",
         binds_when="cache_init",
         indices_bind="row",

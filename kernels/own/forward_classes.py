@@ -48,7 +48,7 @@ class UnitClass:
 
 
 @dataclass(frozen=True, eq=False)
-class ForwardPlan:
+class ForwardClasses:
     """The classes in the order in which they write, and the number of units."""
 
     recurrent: tuple[UnitClass, ...]
@@ -58,8 +58,8 @@ class ForwardPlan:
 
 
 @lru_cache(maxsize=64)
-def forward_plan(layout: Layout) -> ForwardPlan:
-    """The plan of a layout: temporal states before conv windows, shorter rows first, then attention."""
+def forward_classes(layout: Layout) -> ForwardClasses:
+    """The classes of a layout: temporal states before conv windows, shorter rows first, then attention."""
     by_shape: dict[tuple[bool, int, int], list[tuple[int, StateEntry]]] = {}
     for unit, entry in enumerate(layout.states):
         conv = entry.conv_width > 0
@@ -72,7 +72,7 @@ def forward_plan(layout: Layout) -> ForwardPlan:
     for group in layout.attention_groups:
         attention.append(_attention_class(layout, group, first))
         first += layout.layers
-    return ForwardPlan(tuple(recurrent), tuple(attention), len(layout.states), first)
+    return ForwardClasses(tuple(recurrent), tuple(attention), len(layout.states), first)
 
 
 def _recurrent_class(layout: Layout, members: list[tuple[int, StateEntry]]) -> UnitClass:

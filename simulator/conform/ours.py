@@ -27,7 +27,7 @@ from stalerow.simulator.engine.request import Request
 from stalerow.simulator.engine.step import BlockLists
 
 
-class Replay:
+class OurRun:
     """One run. `returns` maps (step, request) to the number of tokens that the sampler returns there."""
 
     def __init__(

@@ -1,4 +1,4 @@
-"""From source text to a `CallerProfile`: every field decided by what the code does, never by a version.
+"""From source text to a `CallingConvention`: every field decided by what the code does, never by a version.
 
 What the runner's own files state is *read*. Where such a file is absent (a single ``mamba_utils.py``) the
 field is *inferred* from what the kernels' file shows, by what goes together in all published releases, and is
@@ -10,7 +10,7 @@ import ast
 from . import callers
 from .errors import UnclearCaller
 from .extract import jit_functions
-from .facts import CallerProfile, Fact, Meta
+from .facts import CallingConvention, Fact, Meta
 from .launches import Launch, find_launches
 from .lookup import row_uses
 from .source import EngineSource
@@ -18,7 +18,7 @@ from .vocabulary import KERNEL_NAMES
 from .wheel import CALLER_FILE, INDICES_FILE, KERNEL_FILE, TABLES_FILE
 
 
-def profile(source: EngineSource) -> tuple[CallerProfile, Meta, list[Fact]]:
+def convention(source: EngineSource) -> tuple[CallingConvention, Meta, list[Fact]]:
     """The caller's side of the kernels in `source`, the sizes it passes, and the evidence.
 
     Raises `UnclearCaller` when nothing shows which block tables the copies are bound to.
@@ -53,7 +53,7 @@ def profile(source: EngineSource) -> tuple[CallerProfile, Meta, list[Fact]]:
         "draftless_decode": draftless.value,
         "temporal_alignment": alignment.value,
     }
-    return CallerProfile(**made), _meta(source), facts  # type: ignore[arg-type]
+    return CallingConvention(**made), _meta(source), facts  # type: ignore[arg-type]
 
 
 def launches_of(source: EngineSource, role: str) -> list[Launch]:

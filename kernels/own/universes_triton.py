@@ -1,4 +1,4 @@
-"""The lane operators as Triton kernels. Twin of `lanes`."""
+"""The universe operators as Triton kernels. Twin of `universes`."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from stalerow.kernels.base.jit import max_of, sum_along
 from stalerow.kernels.base.layout import Layout
 from stalerow.kernels.base.memory import Pool
 from stalerow.kernels.base.patterns import JUNK
-from stalerow.kernels.own.forward_plan import forward_plan
+from stalerow.kernels.own.forward_classes import forward_classes
 from stalerow.kernels.own.forward_triton_rows import mix64
-from stalerow.kernels.own.lanes import UNCHECKED, Lanes, Moves
+from stalerow.kernels.own.universes import UNCHECKED, Moves, Universes
 
 _JUNK = tl.constexpr(JUNK)
 _UNCHECKED = tl.constexpr(UNCHECKED)
@@ -28,7 +28,7 @@ ROWS, POSITIONS = 16, 64
 MAX_BYTES = 64
 """Bytes of every row of a state that a program moves at once."""
 CHUNK = 1024
-"""Bytes of a lane that a program compares at once."""
+"""Bytes of a universe that a program compares at once."""
 
 
 @triton.jit(do_not_specialize=["num_rows", "length"])
@@ -110,7 +110,7 @@ def check_counts_kernel(
     slot,
     expected,
     expected_stride: tl.int64,
-    lane,
+    universe,
     verdicts,
     n,
     number,
@@ -136,28 +136,28 @@ def check_counts_kernel(
     if COUNT > 4:
         want = tl.load(expects + expected_stride * 4, mask=mask, other=-1)
         wrong = wrong | ((want != _UNCHECKED) & (tl.load(held_4 + at, mask=mask, other=0) != want))
-    which = tl.load(lane + i, mask=mask, other=0)
+    which = tl.load(universe + i, mask=mask, other=0)
     numbers = tl.full((COUNTS,), 0, tl.int32) + number
     tl.atomic_min(verdicts + which, numbers, mask=mask & wrong)
 
 
 @triton.jit(do_not_specialize=["size", "number"])
 def check_damage_kernel(damage, weights, verdicts, prints, size, number, CHUNK: tl.constexpr):
-    """One lane: whether its rows read damage, and the fingerprint of it."""
-    lane = tl.program_id(0).to(tl.int64)
+    """One universe: whether its rows read damage, and the fingerprint of it."""
+    universe = tl.program_id(0).to(tl.int64)
     wrong = tl.full((CHUNK,), 0, tl.int32)
     total = tl.full((CHUNK,), 0, tl.int64)
     for first in range(0, size, CHUNK):
         j = first + tl.arange(0, CHUNK)
-        found = tl.load(damage + lane * size + j, mask=j < size, other=0)
+        found = tl.load(damage + universe * size + j, mask=j < size, other=0)
         wrong += (found != 0).to(tl.int32)
         total += found * tl.load(weights + j, mask=j < size, other=0)
     if max_of(wrong) > 0:
-        tl.store(verdicts + lane, tl.minimum(tl.load(verdicts + lane), number))
-    tl.store(prints + lane, sum_along(total, axis=0))
+        tl.store(verdicts + universe, tl.minimum(tl.load(verdicts + universe), number))
+    tl.store(prints + universe, sum_along(total, axis=0))
 
 
-@triton.jit(do_not_specialize=["num_lanes", "size", "frame", "number"])
+@triton.jit(do_not_specialize=["num_universes", "size", "frame", "number"])
 def compare_kernel(
     pool,
     shadow,
@@ -166,7 +166,7 @@ def compare_kernel(
     ends,
     verdicts,
     prints,
-    num_lanes,
+    num_universes,
     size: tl.int64,
     page_bytes: tl.int64,
     frame,
@@ -175,33 +175,33 @@ def compare_kernel(
     PRINT: tl.constexpr,
     CHUNK: tl.constexpr,
 ):
-    """One lane: whether its pages are the shadow's, and with `PRINT` their fingerprint."""
-    lane = tl.program_id(0).to(tl.int64)
-    if tl.load(ends + lane) > frame:
-        lane_bytes = size * page_bytes
-        used = tl.load(own + lane).to(tl.int64) * page_bytes
+    """One universe: whether its pages are the shadow's, and with `PRINT` their fingerprint."""
+    universe = tl.program_id(0).to(tl.int64)
+    if tl.load(ends + universe) > frame:
+        universe_bytes = size * page_bytes
+        used = tl.load(own + universe).to(tl.int64) * page_bytes
         wrong = tl.full((CHUNK,), 0, tl.int32)
         total = tl.full((CHUNK,), 0, tl.int64)
         for layer in range(LAYERS):
-            start = (layer * num_lanes + lane) * lane_bytes
-            for first in range(0, lane_bytes, CHUNK):
+            start = (layer * num_universes + universe) * universe_bytes
+            for first in range(0, universe_bytes, CHUNK):
                 j = tl.arange(0, CHUNK).to(tl.int64) + first
-                mask = j < lane_bytes
+                mask = j < universe_bytes
                 actual = tl.load(pool + start + j, mask=mask, other=0)
                 meant = tl.load(shadow + start + j, mask=mask, other=0)
                 differs = actual != meant
                 wrong += differs.to(tl.int32)
                 tl.store(shadow + start + j, actual, mask=mask & differs)
                 if PRINT:
-                    weight = tl.load(weights + layer * lane_bytes + j, mask=(j >= page_bytes) & (j < used), other=0)
+                    weight = tl.load(weights + layer * universe_bytes + j, mask=(j >= page_bytes) & (j < used), other=0)
                     total += actual.to(tl.int64) * weight
         if max_of(wrong) > 0:
-            tl.store(verdicts + lane, tl.minimum(tl.load(verdicts + lane), number))
+            tl.store(verdicts + universe, tl.minimum(tl.load(verdicts + universe), number))
         if PRINT:
-            tl.store(prints + lane, sum_along(total, axis=0))
+            tl.store(prints + universe, sum_along(total, axis=0))
 
 
-class TritonLanes:
+class TritonUniverses:
     """Launches on the current stream; keeps the per-layout arrays between calls."""
 
     def __init__(self, backend: Backend) -> None:
@@ -210,13 +210,13 @@ class TritonLanes:
         self._weights: dict[tuple[int, int, int], Array] = {}
 
     def prefix_hashes(self, streams: Array, stream: Array, good: Array, step: Array, out: Array) -> None:
-        """See `lanes.LaneOperators`."""
+        """See `universes.UniverseOperators`."""
         rows, length = out.shape
         grid = (triton.cdiv(rows, ROWS), triton.cdiv(length, POSITIONS))
         prefix_hashes_kernel[grid](streams, stream, good, step, out, rows, length, ROWS=ROWS, POSITIONS=POSITIONS)
 
     def move_states(self, pool: Pool, moves: Moves) -> None:
-        """See `lanes.LaneOperators`; a move's source must not be another one's target."""
+        """See `universes.UniverseOperators`; a move's source must not be another one's target."""
         layout = pool.layout
         count = len(moves.target)
         if not count or not layout.states:
@@ -235,9 +235,9 @@ class TritonLanes:
         )
 
     def check_counts(
-        self, held: Sequence[Array], slot: Array, expected: Array, lane: Array, verdicts: Array, number: int
+        self, held: Sequence[Array], slot: Array, expected: Array, universe: Array, verdicts: Array, number: int
     ) -> None:
-        """See `lanes.LaneOperators`."""
+        """See `universes.UniverseOperators`."""
         n = len(slot)
         check_counts_kernel[(triton.cdiv(n, COUNTS),)](
             *held,
@@ -245,7 +245,7 @@ class TritonLanes:
             slot,
             expected,
             expected.stride(0),
-            lane,
+            universe,
             verdicts,
             n,
             number,
@@ -254,18 +254,25 @@ class TritonLanes:
         )
 
     def check_damage(self, damage: Array, weights: Array, verdicts: Array, number: int, prints: Array) -> None:
-        """See `lanes.LaneOperators`."""
+        """See `universes.UniverseOperators`."""
         size = weights.numel()
         check_damage_kernel[(len(verdicts),)](
             damage, weights, verdicts, prints, size, number, CHUNK=min(triton.next_power_of_2(size), CHUNK)
         )
 
-    def compare(
-        self, lanes: Lanes, pool: Pool, shadow: Pool, frame: int, number: int, verdicts: Array, prints: Array | None
+    def check_pages(
+        self,
+        universes: Universes,
+        pool: Pool,
+        shadow: Pool,
+        frame: int,
+        number: int,
+        verdicts: Array,
+        prints: Array | None,
     ) -> None:
-        """See `lanes.LaneOperators`."""
+        """See `universes.UniverseOperators`."""
         layout = pool.layout
-        key = (layout.layers, lanes.size, layout.page_bytes)
+        key = (layout.layers, universes.size, layout.page_bytes)
         if prints is not None and key not in self._weights:
             self._weights[key] = self._backend.from_host(np.array(coefficients(*key)))
             self._backend.synchronize()  # other streams read it too
@@ -273,12 +280,12 @@ class TritonLanes:
             pool.array[layout.base_offset :],
             shadow.array[layout.base_offset :],
             self._weights[key] if prints is not None else None,
-            lanes.own,
-            lanes.ends,
+            universes.own,
+            universes.ends,
             verdicts,
             prints,
             len(verdicts),
-            lanes.size,
+            universes.size,
             layout.page_bytes,
             frame,
             number,
@@ -290,7 +297,7 @@ class TritonLanes:
     def _state_arrays(self, layout: Layout) -> tuple[Array, Array, int]:
         """(fields, starts, longest row in bytes) of the recurrent states."""
         if layout not in self._states:
-            classes = forward_plan(layout).recurrent
+            classes = forward_classes(layout).recurrent
             fields = [
                 (c.table[i], c.conv, c.row_bytes, c.row_stride, c.chunk, c.chunk_stride)
                 for c in classes

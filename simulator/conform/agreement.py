@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 
 from stalerow.simulator.conform.held import first_held
-from stalerow.simulator.conform.replay import Replay
+from stalerow.simulator.conform.ours import OurRun
 from stalerow.simulator.conform.trace import Record, ScheduleRecord, Trace, UpdateRecord, load_trace
 from stalerow.simulator.engine import Profile
 from stalerow.simulator.engine import profile as find_profile
@@ -85,7 +85,7 @@ def conform_trace(path: str | Path, profile: Profile | str | None = None) -> Con
     """
     trace = load_trace(path)
     name = Path(path).name.removesuffix(".gz").removesuffix(".json")
-    return compare_trace(name, trace, profile)
+    return trace_agreement(name, trace, profile)
 
 
 def conform_traces(paths: Iterable[str | Path], profile: Profile | str | None = None) -> ConformanceReport:
@@ -93,7 +93,7 @@ def conform_traces(paths: Iterable[str | Path], profile: Profile | str | None = 
     return ConformanceReport(tuple(conform_trace(path, profile) for path in paths))
 
 
-def compare_trace(name: str, trace: Trace, profile: Profile | str | None = None) -> Conformance:
+def trace_agreement(name: str, trace: Trace, profile: Profile | str | None = None) -> Conformance:
     """Compare our engine with a recorded run that is loaded already."""
     version = trace.meta.version
     rules = profile if isinstance(profile, Profile) else find_profile(profile or version)
@@ -107,8 +107,8 @@ def compare_trace(name: str, trace: Trace, profile: Profile | str | None = None)
         if isinstance(record, ScheduleRecord)
         for row in record.scheduled
     }
-    replay = Replay(trace.meta.engine_config(), rules, trace.workload, returns)
-    got = replay.records(trace.meta.config.steps)
+    ours = OurRun(trace.meta.engine_config(), rules, trace.workload, returns)
+    got = ours.records(trace.meta.config.steps)
     last = max((record.step for record in records if isinstance(record, ScheduleRecord)), default=0)
     if any(record.after_schedule_of > last for record in records if isinstance(record, UpdateRecord)):
         # Cut short: of the steps after the cut only outputs of earlier steps were kept.

@@ -1,4 +1,4 @@
-"""The planned order: canonical precedence, except where a schedule's `Order` holds an actor back or picks another.
+"""The order that is given: canonical precedence, but where a schedule's `Order` holds an actor back or picks another.
 
 Decisions are numbered over the whole run and counted only where two actors or more are enabled.
 """
@@ -11,7 +11,7 @@ from stalerow.simulator.schedule.choosers import OrderChooser, Pending
 from stalerow.simulator.schedule.order import Order
 
 
-class PlannedOrder:
+class GivenOrder:
     """`rule`, if given, decides wherever nothing is picked."""
 
     def __init__(self, order: Order, rule: OrderChooser | None = None) -> None:
