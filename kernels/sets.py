@@ -1,35 +1,25 @@
 """Names to kernel sets: the one place where a user's `--kernels` becomes code that runs.
 
-"req-idx" and "batch-row" are the project's Triton kernels, one source, told apart by the table row that
-copies look up and the tables they are bound to. "reference:..." are their NumPy specifications. Names that
-look like a release ("vllm==0.32.0") or a source file go to `stalerow.kernels.external`. Triton and torch are
-imported only when a set needs them.
+The project's own sets are in `own.sets`. Names that look like a release ("vllm==0.32.0") or a source file go to
+`stalerow.kernels.external`.
 """
 
 from __future__ import annotations
 
 import difflib
 import os
-from typing import NamedTuple
 
-from stalerow.kernels.align.kernels import AlignKernels, ReferenceAlign
-from stalerow.kernels.base.device import Backend, DeviceError, backend
-from stalerow.kernels.own.chosen import operators
-from stalerow.kernels.own.operators import Operators, ReferenceOperators
+from stalerow.kernels.own.sets import KERNEL_SETS, ROW_IS_SLOT, KernelSet, own_set
 
-ROW_IS_SLOT = {"req-idx": True, "batch-row": False}
-REFERENCE = "reference:"
-KERNEL_SETS = (*ROW_IS_SLOT, *(REFERENCE + name for name in ROW_IS_SLOT))
-"""The names that need no loader."""
-
-
-class KernelSet(NamedTuple):
-    """Everything a rank runs on its device."""
-
-    name: str
-    align: AlignKernels
-    ops: Operators
-    backend: Backend
+__all__ = [
+    "KERNEL_SETS",
+    "ROW_IS_SLOT",
+    "KernelSet",
+    "UnknownKernelSet",
+    "kernel_set",
+    "looks_external",
+    "refuse_unknown",
+]
 
 
 class UnknownKernelSet(ValueError):
@@ -41,21 +31,12 @@ def kernel_set(name: str, device: str = "auto") -> KernelSet:
 
     Raises UnknownKernelSet for a name that is not known, DeviceError if the device cannot be had.
     """
-    if name.startswith(REFERENCE) and name in KERNEL_SETS:
-        if device == "cuda":
-            raise DeviceError(f"{name} runs on the host, but device {device!r} was asked for; use --device cpu")
-        align = ReferenceAlign(ROW_IS_SLOT[name.removeprefix(REFERENCE)])
-        return KernelSet(name, align, ReferenceOperators(), backend("numpy"))
-    if name in ROW_IS_SLOT:
-        chosen = backend(device)
-        from stalerow.kernels.align.kernels_triton import TritonAlign
-
-        return KernelSet(name, TritonAlign(ROW_IS_SLOT[name], chosen), operators(chosen), chosen)
+    if name in KERNEL_SETS:
+        return own_set(name, device)
     if looks_external(name):
         from stalerow.kernels.external import load
 
-        loaded: KernelSet = load(name, device)
-        return loaded
+        return load(name, device)
     raise _unknown(name)
 
 

@@ -14,15 +14,13 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 
 from stalerow.kernels.compiled.native import Interleaved
+from stalerow.kernels.compiled.races import Lag, Log
 from stalerow.kernels.compiled.sites import ENTRY_WORDS, TAG_BARRIERS, Signal, Stop
-
-if TYPE_CHECKING:
-    from stalerow.kernels.compiled.races import Log
 
 WARPS = 4
 """Warps of a program where a launch does not say: Triton's default."""
@@ -32,14 +30,6 @@ WARP = 32
 
 _MEETINGS = (Stop.BARRIER, Stop.EXCHANGE)
 _NEVER = 1 << 40
-
-
-class Lag(NamedTuple):
-    """A thread that goes to the end of the line before its access number `access`, counted from 0."""
-
-    program: int
-    warp: int
-    access: int
 
 
 class Lags(Protocol):

@@ -12,7 +12,6 @@ from typing import Literal, NamedTuple, cast
 
 import numpy as np
 
-from stalerow.kernels.compiled.interleave import Lag
 from stalerow.kernels.compiled.sites import TAG_BARRIERS, Entry, Site
 
 Place = Callable[[int, int], tuple[str, "int | None"]]
@@ -20,6 +19,14 @@ Place = Callable[[int, int], tuple[str, "int | None"]]
 
 
 Verb = Literal["load", "store", "atomic"]
+
+
+class Lag(NamedTuple):
+    """A thread that goes to the end of the line before its access number `access`, counted from 0."""
+
+    program: int
+    warp: int
+    access: int
 
 
 class Touch(NamedTuple):

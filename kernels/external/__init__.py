@@ -23,7 +23,7 @@ from .errors import (
 from .facts import CallingConvention, Fact, Meta
 
 if TYPE_CHECKING:
-    from stalerow.kernels.sets import KernelSet
+    from stalerow.kernels.own.sets import KernelSet
 
 __all__ = [
     "BadBinding",
@@ -52,7 +52,7 @@ def load(name: str, device: str) -> "KernelSet":
     are the project's. Raises an `ExternalKernelError` that names what is wrong, or `DeviceError`.
     """
     # Here and not above, so that describing an engine does not import Triton.
-    from stalerow.kernels.sets import KernelSet, kernel_set
+    from stalerow.kernels.own.sets import KernelSet, own_set
 
     from .align import ExternalAlign
     from .convention import convention
@@ -64,7 +64,7 @@ def load(name: str, device: str) -> "KernelSet":
     source = find(name)
     found = signatures(source)
     caller, meta, _ = convention(source)
-    own = kernel_set("req-idx" if caller.binds == "slot" else "batch-row", device)
+    own = own_set("req-idx" if caller.binds == "slot" else "batch-row", device)
     module = load_module(source, extract(source.kernels, [kernel.name for kernel in found.values()], source.imported))
     align = ExternalAlign(name, module, found, caller, meta, own.align, own.backend)
     return KernelSet(name=name, align=align, ops=own.ops, backend=own.backend)

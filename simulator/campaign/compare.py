@@ -19,6 +19,7 @@ from stalerow.simulator.campaign.failures import CRASH, HANG
 from stalerow.simulator.campaign.workers import Done, Workers
 from stalerow.simulator.run.subject import Subject
 from stalerow.simulator.schedule.draw import Draw
+from stalerow.simulator.schedule.generate import from_draw
 
 if TYPE_CHECKING:
     from stalerow.simulator.run.outcome import FaultUse
@@ -131,7 +132,7 @@ def _run_one(setting: Setting, seed: int) -> Result:
     from stalerow.simulator.faults import resolve
     from stalerow.simulator.rank.released import RefusedLayout
 
-    subject, schedule = setting.subject, setting.at(seed).schedule()
+    subject, schedule = setting.subject, from_draw(setting.at(seed))
     if lacking := subject.lacking(schedule):
         return Result(setting, seed, "", {}, None, skipped=True, faults=lacking)
     try:

@@ -17,6 +17,7 @@ from stalerow.simulator.campaign.trials import Reduced, Seen, Trial
 from stalerow.simulator.oracle.violations import MARKS, Violation
 from stalerow.simulator.run.subject import Subject
 from stalerow.simulator.schedule.draw import Draw
+from stalerow.simulator.schedule.generate import from_draw
 from stalerow.simulator.schedule.values import Schedule
 
 if TYPE_CHECKING:
@@ -105,7 +106,7 @@ def unshrunk(seen: Seen, subject: Subject, note: str) -> Failure:
 
 def _written_down(seen: Seen) -> Schedule:
     """The schedule with what its kind of order picked, so that it replays whatever that kind will pick in future."""
-    schedule = seen.draw.schedule()
+    schedule = from_draw(seen.draw)
     if seen.order is None or isinstance(schedule.order.rule, msgspec.UnsetType):
         return schedule
     return msgspec.structs.replace(schedule, order=seen.order)
@@ -143,7 +144,7 @@ def _without_violation(trial: Trial, kind: str, note: str) -> Failure:
         note=note,
         origin=_bare_origin(trial.draw, trial.subject, kind),
         versions=failures.versions(),
-        schedule=trial.draw.schedule(),
+        schedule=from_draw(trial.draw),
     )
 
 
@@ -156,7 +157,7 @@ def breach(draw: Draw, subject: Subject, violation: Violation | None, note: str,
         note=note,
         origin=_bare_origin(draw, subject, kind),
         versions=failures.versions(),
-        schedule=draw.schedule(),
+        schedule=from_draw(draw),
     )
 
 

@@ -12,12 +12,9 @@ import dataclasses
 import time
 from collections import deque
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
-
-import msgspec
 
 from stalerow.simulator.campaign import failures, findings, journal, leases
 from stalerow.simulator.campaign.executors import Executor
@@ -25,13 +22,14 @@ from stalerow.simulator.campaign.failures import Failure
 from stalerow.simulator.campaign.findings import Finding, Tally
 from stalerow.simulator.campaign.journal import Journal
 from stalerow.simulator.campaign.leases import Leases
+from stalerow.simulator.campaign.options import Options
 from stalerow.simulator.campaign.stream import TrialStream
 from stalerow.simulator.campaign.trials import Reduced, Reduction, Seen, Trial, do
 from stalerow.simulator.campaign.workers import TICK_S, Done, Workers, abandoned
 from stalerow.simulator.errors import UsageError
 from stalerow.simulator.oracle.violations import Violation
 from stalerow.simulator.run.subject import Subject
-from stalerow.simulator.schedule.draw import SEEDS, Draw
+from stalerow.simulator.schedule.draw import Draw
 
 if TYPE_CHECKING:
     from stalerow.simulator.universes.scan import Universe
@@ -42,42 +40,6 @@ LEASE = 8
 SHRINK_AT_LEAST_S = 10.0
 NOTE_S = 1.0
 """How often a campaign writes down how far it has come: at most so much is done again after a kill."""
-
-
-@dataclass(frozen=True, slots=True)
-class Options:
-    """What to fuzz and how long. `draw` is the first; the others differ from it by their seeds.
-
-    `seeds`: these instead of those from the first on, in this order; `runs` is their number then.
-
-    `shard` is (i, n): every n-th seed beginning with the i-th, i from 1.
-
-    `schedule_s`: seconds after which a schedule's run is taken for hung.
-    `universes`: schedules that run side by side in a pack, of `families` memory layouts in turn. `resume`: go on with
-    the campaign of these options. `ray`: the address of a cluster to run on instead of worker processes.
-    """
-
-    subject: Subject
-    draw: Draw = field(default_factory=lambda: Draw(0))
-    runs: int | None = None
-    seeds: tuple[int, ...] | None = None
-    seconds: float | None = None
-    jobs: int = 1
-    shard: tuple[int, int] = (1, 1)
-    keep_going: bool = False
-    folder: Path = failures.FOLDER
-    universes: int | None = None
-    families: int = 1
-    schedule_s: float | None = None
-    resume: bool = False
-    ray: str | None = None
-
-    def draws(self) -> Iterator[Draw]:
-        i, n = self.shard
-        start = self.draw.seed
-        stop = SEEDS if self.runs is None else min(start + self.runs, SEEDS)
-        seeds: Sequence[int] = range(start, stop) if self.seeds is None else self.seeds
-        return (msgspec.structs.replace(self.draw, seed=seed) for seed in seeds[i - 1 :: n])
 
 
 class Listener(Protocol):

@@ -9,20 +9,17 @@ from __future__ import annotations
 from collections import Counter
 from hashlib import blake2b
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import msgspec
 
 from stalerow.simulator.campaign import failures
 from stalerow.simulator.campaign.findings import Finding, Tally
+from stalerow.simulator.campaign.options import Options
 from stalerow.simulator.campaign.trials import Reduction
 from stalerow.simulator.errors import UsageError
 from stalerow.simulator.files import write_beside
 from stalerow.simulator.run.subject import Subject
 from stalerow.simulator.schedule.draw import SEEDS, Draw
-
-if TYPE_CHECKING:
-    from stalerow.simulator.campaign.fuzz import Options
 
 FORMAT = 1
 

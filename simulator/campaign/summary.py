@@ -7,7 +7,7 @@ from typing import Literal
 import msgspec
 
 from stalerow.simulator.campaign.findings import Finding, Tally
-from stalerow.simulator.campaign.fuzz import Options
+from stalerow.simulator.campaign.options import Options
 from stalerow.simulator.run.subject import Subject
 from stalerow.simulator.schedule.draw import Draw
 

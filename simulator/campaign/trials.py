@@ -14,6 +14,7 @@ from stalerow.simulator.rank.released import RefusedLayout
 from stalerow.simulator.run.outcome import FaultUse, Outcome
 from stalerow.simulator.run.subject import Subject
 from stalerow.simulator.schedule.draw import Draw
+from stalerow.simulator.schedule.generate import from_draw
 from stalerow.simulator.schedule.order import Order
 from stalerow.simulator.schedule.values import Schedule
 
@@ -65,7 +66,7 @@ class Trial:
         return self.draw.command(self.subject)
 
     def do(self) -> Seen:
-        schedule = self.draw.schedule()
+        schedule = from_draw(self.draw)
         lacking = self.subject.lacking(schedule)
         if lacking:
             return Seen(self.draw, None, (), (), True, len(schedule.requests), 0, faults=lacking, skipped=True)
@@ -135,7 +136,7 @@ class Reduction:
 
         violation = self.seen.violation
         assert violation is not None
-        schedule = self.seen.draw.schedule()
+        schedule = from_draw(self.seen.draw)
         again = self.finder.run(schedule)
         if again.digest != self.seen.digests[0]:
             return self._breach(schedule, violation, self.seen.digests[0], again.digest)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from stalerow.simulator.campaign.findings import Tally
-    from stalerow.simulator.campaign.fuzz import Options
+    from stalerow.simulator.campaign.options import Options
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,6 +20,7 @@ from stalerow.simulator.commands.options import (
     released_engines,
     seed_list,
 )
+from stalerow.simulator.schedule.generate import from_draw
 
 if TYPE_CHECKING:
     from stalerow.simulator.campaign.compare import Row, Setting
@@ -137,7 +138,7 @@ def _side_by_side(rows: Sequence[Row], settings: Sequence[Setting]) -> list[Reco
         if setting.draw == violating.draw and setting.subject != violating.subject and not setting.python
     ]
     subjects = [violating.subject, *[subject for _, subject in sorted(rivals, key=lambda rival: rival[0])[:1]]]
-    schedule = first.draw.schedule()
+    schedule = from_draw(first.draw)
     return [recorded(schedule, subject.run, str(subject), first.draw.command(subject)) for subject in subjects]
 
 

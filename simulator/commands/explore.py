@@ -25,6 +25,7 @@ from stalerow.simulator.commands.options import (
 )
 from stalerow.simulator.errors import UsageError
 from stalerow.simulator.oracle.explain.numbers import counted
+from stalerow.simulator.schedule.generate import from_draw
 
 if TYPE_CHECKING:
     from stalerow.simulator.campaign.executors import Executor
@@ -156,7 +157,7 @@ def _given(text: str, subject: Subject) -> Schedule:
 
     if not re.fullmatch(r"[0-9]+", text):
         return load(text)
-    return Draw(number_or_error(text), faithful=subject.faithful_by_default).schedule()
+    return from_draw(Draw(number_or_error(text), faithful=subject.faithful_by_default))
 
 
 def _tick_alone(progress: Alone) -> None:

@@ -25,7 +25,7 @@ from stalerow.simulator.commands.options import (
 
 if TYPE_CHECKING:
     from stalerow.simulator.campaign.findings import Tally
-    from stalerow.simulator.campaign.fuzz import Options
+    from stalerow.simulator.campaign.options import Options
 
 DEFAULT_SECONDS = 60.0
 
@@ -86,7 +86,8 @@ def execute(args: argparse.Namespace) -> int:
     from pathlib import Path
 
     from stalerow.simulator.campaign import failures
-    from stalerow.simulator.campaign.fuzz import Campaign, Options
+    from stalerow.simulator.campaign.fuzz import Campaign
+    from stalerow.simulator.campaign.options import Options
     from stalerow.simulator.commands.ci import Annotations
     from stalerow.simulator.commands.untested import untested
     from stalerow.simulator.draw.campaign import Screen

@@ -245,9 +245,10 @@ def job_count(jobs: int | None) -> int:
 def schedule_source(args: argparse.Namespace, text: str, subject: Subject) -> Schedule:
     """A schedule from a seed or from a file, as `run` and `replay` take it."""
     from stalerow.simulator.schedule.file import load
+    from stalerow.simulator.schedule.generate import from_draw
 
     if re.fullmatch(r"[0-9]+", text):
-        return draw_of(args, number_or_error(text), subject).schedule()
+        return from_draw(draw_of(args, number_or_error(text), subject))
     refuse_draw_options(args, f"{text} is a file and says all of it itself")
     return load(text)
 

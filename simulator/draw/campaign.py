@@ -16,7 +16,7 @@ from stalerow.simulator.run.trust import replay_command
 
 if TYPE_CHECKING:
     from stalerow.simulator.campaign.failures import Failure
-    from stalerow.simulator.campaign.fuzz import Options
+    from stalerow.simulator.campaign.options import Options
 
 LINE_EVERY_S = 10.0
 RATE_OVER_S = 5.0

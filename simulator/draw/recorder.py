@@ -7,7 +7,7 @@ do comes from the plan and the ledger, as the oracle has it.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
@@ -57,7 +57,6 @@ if TYPE_CHECKING:
     from stalerow.simulator.run.outcome import Outcome
     from stalerow.simulator.run.simulation import Observer, Simulation
     from stalerow.simulator.schedule.values import Schedule
-    from stalerow.simulator.worker.protocol import Ran
 
 
 class _RankView:
@@ -122,9 +121,9 @@ class Recorder:
             )
         )
 
-    def ran(self, ran: Ran) -> None:
+    def ran(self, events: Sequence[Event], lookup: Literal["slot", "row"]) -> None:
         """An engine's own worker has run the schedule, in a process of its own that recorded it."""
-        self.events, self._lookup = list(ran.events), ran.lookup
+        self.events, self._lookup = list(events), lookup
 
     def record(self, outcome: Outcome, kernels: str, again: str = "") -> Record:
         """The whole run. `kernels` is what the reader knows them by."""

@@ -11,6 +11,7 @@ from rich.console import Console
 from rich.table import Table
 
 from stalerow.simulator.campaign.compare import First, Row, Setting
+from stalerow.simulator.schedule.generate import from_draw
 
 PLAIN_WIDTH = 110
 
@@ -64,6 +65,6 @@ def _print_first(out: Console, first: First, setting: Setting) -> None:
     from stalerow.simulator.draw.picture import picture
 
     if not setting.python:  # what an installed scheduler decided is not in the schedule
-        schedule = first.draw.schedule()
+        schedule = from_draw(first.draw)
         out.print(picture(schedule, setting.subject.run, str(setting.subject)), markup=False)
     out.print(f"run it again, event by event: {first.command}", markup=False, soft_wrap=True)

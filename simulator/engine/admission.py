@@ -5,21 +5,38 @@ Called by `Scheduler.schedule` after the running requests, unless one of them wa
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import Protocol
 
+from stalerow.simulator.engine.cache import KVCache
+from stalerow.simulator.engine.config import EngineConfig
 from stalerow.simulator.engine.draft_step import StepDraft
 from stalerow.simulator.engine.hits import Hit
+from stalerow.simulator.engine.policies import Policies
 from stalerow.simulator.engine.request import Request, Status
+from stalerow.simulator.engine.waiting import WaitingQueue
 from stalerow.simulator.errors import BrokenRule
 
-if TYPE_CHECKING:
-    from stalerow.simulator.engine.scheduler import Scheduler
+
+class Admitting(Protocol):
+    """What admission works on: the scheduler's queue, running list and cache."""
+
+    config: EngineConfig
+    policies: Policies
+    cache: KVCache
+    running: list[Request]
+    waiting: WaitingQueue
+
+    def chunk_threshold(self) -> int:
+        """The longest prefill chunk in this step, 0 for no limit."""
+
+    def clip_chunk(self, request: Request, start: int, num_tokens: int) -> int:
+        """`num_tokens` from `start` on, cut where the engine's rules ask for it."""
 
 
 class Admission:
     """Admits waiting requests in order while tokens, slots and blocks last."""
 
-    def __init__(self, scheduler: Scheduler) -> None:
+    def __init__(self, scheduler: Admitting) -> None:
         self._scheduler = scheduler
 
     def admit(self, draft: StepDraft, hold: bool) -> None:

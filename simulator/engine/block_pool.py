@@ -12,7 +12,7 @@ from collections import OrderedDict
 from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 
-from stalerow.simulator.engine.policies import ReusePolicy
+from stalerow.simulator.engine.reuse import ReusePolicy
 from stalerow.simulator.engine.step import CachedBlock
 
 NULL_BLOCK = 0

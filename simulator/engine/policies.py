@@ -8,10 +8,11 @@ value.
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING
+
+from stalerow.simulator.engine.reuse import Decision, ReusePolicy
 
 if TYPE_CHECKING:
     from stalerow.simulator.engine.block_pool import BlockPool
@@ -20,27 +21,7 @@ if TYPE_CHECKING:
     from stalerow.simulator.engine.rules import CacheRules
 
 
-class _Decision:
-    step = 0
-
-
-class ReusePolicy(_Decision):
-    """The order in which freed blocks are handed out again."""
-
-    def put_back(self, queue: OrderedDict[int, None], unhashed: Sequence[int], hashed: Sequence[int]) -> None:
-        """Return freed blocks to the queue, whose front is handed out next.
-
-        Unhashed ones go to the front, the first of them foremost; hashed ones to the end, so that the least
-        recently used prefix is evicted first.
-        """
-        for block in reversed(unhashed):
-            queue[block] = None
-            queue.move_to_end(block, last=False)
-        for block in hashed:
-            queue[block] = None
-
-
-class FreePolicy(_Decision):
+class FreePolicy(Decision):
     """When blocks go back to the pool, and which recurrent states are no longer needed."""
 
     def retired_columns(self, num_settled_tokens: int, block_size: int) -> int:
@@ -63,7 +44,7 @@ class FreePolicy(_Decision):
         return max(0, num_computed_tokens - request.num_in_flight_tokens)
 
 
-class ChunkPolicy(_Decision):
+class ChunkPolicy(Decision):
     """Where a prefill chunk of a model with recurrent groups must end."""
 
     def block_size(self, config: EngineConfig) -> int:
@@ -115,7 +96,7 @@ class ChunkPolicy(_Decision):
         return stops
 
 
-class HitPolicy(_Decision):
+class HitPolicy(Decision):
     """How much of a cached prefix a request may start with."""
 
     def max_tokens(self, request: Request) -> int:
@@ -131,7 +112,7 @@ class HitPolicy(_Decision):
         return found
 
 
-class PreemptionPolicy(_Decision):
+class PreemptionPolicy(Decision):
     """Who goes when the pool runs dry."""
 
     def victim(self, running: Sequence[Request], config: EngineConfig) -> Request:
@@ -139,7 +120,7 @@ class PreemptionPolicy(_Decision):
         return max(running, key=lambda r: r.rank) if config.policy == "priority" else running[-1]
 
 
-class StalePolicy(_Decision):
+class StalePolicy(Decision):
     """Which output of a preempted request is stale, and when the request may come back."""
 
     def may_resume(self, request: Request) -> bool:
@@ -152,7 +133,7 @@ class StalePolicy(_Decision):
         return request.num_in_flight_tokens
 
 
-class HashPolicy(_Decision):
+class HashPolicy(Decision):
     """Which prefix a full block is registered under, and of how many tokens blocks may be registered."""
 
     def certain_tokens(self, num_scheduled: int, num_known: int) -> int:
@@ -164,7 +145,7 @@ class HashPolicy(_Decision):
         return (column + 1) * block_size
 
 
-class RetentionPolicy(_Decision):
+class RetentionPolicy(Decision):
     """Which recurrent states keep a prefix hash."""
 
     def replay_boundaries(self, num_prompt_tokens: int, rules: CacheRules) -> tuple[int, ...]:
@@ -211,7 +192,7 @@ class RetentionPolicy(_Decision):
         return kept
 
 
-class ZeroingPolicy(_Decision):
+class ZeroingPolicy(Decision):
     """Which newly allocated blocks the ranks zero."""
 
     def blocks_to_zero(self, attention: Sequence[int], recurrent: Sequence[int]) -> Sequence[int]:
@@ -223,7 +204,7 @@ class ZeroingPolicy(_Decision):
         return attention
 
 
-class DraftPolicy(_Decision):
+class DraftPolicy(Decision):
     """How many drafts a step carries and what room they need."""
 
     def placeholders(self, config: EngineConfig, num_rows: int) -> int:

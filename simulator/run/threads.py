@@ -10,11 +10,12 @@ from __future__ import annotations
 import os
 from contextlib import AbstractContextManager
 from hashlib import blake2b
-from typing import TYPE_CHECKING
 
 import msgspec
 
-from stalerow.kernels.compiled.interleave import Given, Interleaver, Lag, Lags, interleaved
+from stalerow.kernels.compiled.interleave import Given, Interleaver, Lags, interleaved
+from stalerow.kernels.compiled.races import Lag, Log, Touch
+from stalerow.kernels.compiled.races import Race as Found
 from stalerow.kernels.sets import KernelSet
 from stalerow.simulator.errors import UsageError
 from stalerow.simulator.oracle.violations import Race, Racer, Violation
@@ -23,10 +24,6 @@ from stalerow.simulator.schedule.choosers.lagging import DrawnLags
 from stalerow.simulator.schedule.choosers.seeded import SeededChooser
 from stalerow.simulator.schedule.order import ThreadLag
 from stalerow.simulator.schedule.values import Schedule
-
-if TYPE_CHECKING:
-    from stalerow.kernels.compiled.races import Log, Touch
-    from stalerow.kernels.compiled.races import Race as Found
 
 
 class Threads(Interleaver):

@@ -1,17 +1,15 @@
 """A `Draw`: all that decides a generated schedule, as one value.
 
-In: what a campaign or a command line asked for. Out: the schedule, the command that makes it again, and a name for
-files. A schedule remembers its draw, so whoever fails it can say how to get it back.
+In: what a campaign or a command line asked for. Out: the command that makes the schedule again, and a name for files;
+the schedule itself is made by `generate.from_draw`. A schedule remembers its draw, so whoever fails it can say how to
+get it back.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Literal, Protocol
+from typing import Annotated, Literal, Protocol
 
 import msgspec
-
-if TYPE_CHECKING:
-    from stalerow.simulator.schedule.values import Schedule
 
 Runner = Literal["v1", "v2"]
 
@@ -49,12 +47,6 @@ class Draw(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_field
     profile: str | None = None
     swarm: _Number | None = None
     interleave: bool = False
-
-    def schedule(self) -> Schedule:
-        """The schedule that this draw stands for."""
-        from stalerow.simulator.schedule.generate import from_draw  # schedules hold draws: only the call goes back
-
-        return from_draw(self)
 
     def options(self, faithful_by_default: bool = False) -> str:
         """The command-line options beside the seed, each after a blank."""

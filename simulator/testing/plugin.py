@@ -63,8 +63,10 @@ def stalerow_kernels(pytestconfig: pytest.Config) -> Subject:
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """`stalerow_schedule` is each of the seeds' schedules in turn."""
     if "stalerow_schedule" in metafunc.fixturenames:
+        from stalerow.simulator.schedule.generate import from_draw
+
         draws = options.draws(metafunc.config)
-        schedules = [draw.schedule() for draw in draws]
+        schedules = [from_draw(draw) for draw in draws]
         metafunc.parametrize("stalerow_schedule", schedules, ids=[f"seed{draw.seed}" for draw in draws])
 
 

@@ -23,6 +23,7 @@ from stalerow.simulator.campaign.workers import TICK_S, Done, Workers
 from stalerow.simulator.errors import InternalError, UsageError
 from stalerow.simulator.run.subject import Subject
 from stalerow.simulator.schedule.draw import Draw
+from stalerow.simulator.schedule.generate import from_draw
 from stalerow.simulator.universes.execute import execute
 from stalerow.simulator.universes.pack import pack
 from stalerow.simulator.universes.record import record
@@ -86,7 +87,7 @@ class Record:
         recorded: list[Recorded] = []
         with _without_collector():
             for draw in self.draws:
-                schedule = draw.schedule()
+                schedule = from_draw(draw)
                 recorded.append((draw, schedule.layout, record(schedule, align)))
         return recorded if self.universes is None else look(recorded, self.subject, self.universes)
 
@@ -144,7 +145,7 @@ def _execute(group: Sequence[Recorded], subject: Subject) -> list[Universe]:
         Universe(draw, verdict.memory, verdict.check or _suspicion(tape), tuple(tape.marks))
         for (draw, _, tape), verdict in zip(group, verdicts)
     ]
-    outcome = subject.run(group[0][0].schedule())
+    outcome = subject.run(from_draw(group[0][0]))
     unlike = found[0].differs(outcome.memory, bool(outcome.violations), exact=False)
     return [replace(found[0], unlike=unlike), *found[1:]]
 

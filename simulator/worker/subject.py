@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Literal, Protocol, runtime_checkable
+
+from stalerow.simulator.draw.record import Event
 from stalerow.simulator.errors import InternalError, UsageError
 from stalerow.simulator.oracle.violations import Kind, Violation
 from stalerow.simulator.run.outcome import Outcome
@@ -33,12 +37,19 @@ def ask(worker: str, python: str, schedule: Schedule, first_only: bool = False, 
             raise InternalError(f"{worker} answered {answer} to a schedule")
 
 
+@runtime_checkable
+class Recording(Protocol):
+    """Who shows a run."""
+
+    def ran(self, events: Sequence[Event], lookup: Literal["slot", "row"]) -> None:
+        """What a worker did, and by what its copy kernels find a table's row."""
+
+
 def run(worker: str, python: str, schedule: Schedule, observer: object = None) -> Outcome:
-    """The outcome of a run, up to its first violation. An observer with a method `ran` is given what came back."""
-    told = getattr(observer, "ran", None)
-    ran = ask(worker, python, schedule, first_only=True, record=told is not None)
-    if told is not None:
-        told(ran)
+    """The outcome of a run, up to its first violation. A `Recording` observer is given what came back."""
+    ran = ask(worker, python, schedule, first_only=True, record=isinstance(observer, Recording))
+    if isinstance(observer, Recording):
+        observer.ran(ran.events, ran.lookup)
     return Outcome(
         schedule=schedule,
         kernels=worker,

@@ -22,6 +22,7 @@ from stalerow.simulator.campaign.findings import Tally
 from stalerow.simulator.campaign.workers import Workers
 from stalerow.simulator.run.subject import Subject
 from stalerow.simulator.schedule.draw import Draw
+from stalerow.simulator.schedule.generate import from_draw
 from stalerow.simulator.universes.scan import CHUNK, Lockstep, Record, Scan, Universe, do
 
 
@@ -81,7 +82,7 @@ def in_packs(subject: Subject, recordings: list[Any], universes: int) -> tuple[l
 
 def alone(subject: Subject, options: argparse.Namespace) -> float:
     """Seconds of one schedule of the first family by itself, kernels compiled."""
-    schedules = [Draw(number, runner="v2", family=0).schedule() for number in range(options.alone)]
+    schedules = [from_draw(Draw(number, runner="v2", family=0)) for number in range(options.alone)]
     for schedule in schedules[:2]:
         subject.run(schedule)
     begin = time.perf_counter()

@@ -5,6 +5,7 @@ import pytest
 from stalerow.kernels.sets import kernel_set
 from stalerow.simulator.run.outcome import run
 from stalerow.simulator.schedule.draw import Draw
+from stalerow.simulator.schedule.generate import from_draw
 from stalerow.simulator.universes.execute import execute
 from stalerow.simulator.universes.pack import pack
 from stalerow.simulator.universes.record import record
@@ -18,7 +19,7 @@ UNIVERSES = 200
 @pytest.mark.parametrize("name", ["req-idx", "batch-row"])
 def test_packs_on_the_gpu_equal_packs_on_the_reference(name: str, family: int) -> None:
     compiled, reference = kernel_set(name, "cuda"), kernel_set(f"reference:{name}")
-    schedules = [Draw(seed, runner="v2", family=family).schedule() for seed in range(UNIVERSES)]
+    schedules = [from_draw(Draw(seed, runner="v2", family=family)) for seed in range(UNIVERSES)]
     made = pack(schedules[0].layout, [record(s, reference.align) for s in schedules])
     on_gpu, on_host = execute(made, compiled), execute(made, reference)
     assert [v.first for v in on_gpu] == [v.first for v in on_host]

@@ -12,17 +12,7 @@ LONG_FILES = {
 """Files of more than `MOST_LINES` lines, and how long they may be at most."""
 
 CIRCLES = {
-    frozenset(
-        {"kernels.external", "kernels.sets"}
-    ): "a set's name may be a release's, and a release is loaded as a set",
     frozenset({"kernels.compiled.coroutines", "kernels.compiled.function", "kernels.compiled.accesses"}): "annotations",
-    frozenset({"kernels.compiled.interleave", "kernels.compiled.races"}): "annotations",
-    frozenset({"simulator.engine.admission", "simulator.engine.scheduler"}): "annotations",
-    frozenset({"simulator.engine.block_pool", "simulator.engine.policies"}): "annotations",
-    frozenset({"simulator.campaign.fuzz", "simulator.campaign.journal"}): "annotations",
-    frozenset(
-        {f"simulator.schedule.{name}" for name in ("draw", "faithful", "generate", "values", "widen")}
-    ): "a schedule keeps its draw, and a draw makes its schedule",
     frozenset(
         {
             f"simulator.worker.inside.{name}"
@@ -35,7 +25,6 @@ CIRCLES = {
 BOTH_WAYS = {
     ("campaign", "draw"): "a campaign's findings carry the drawing of what was shrunk, and drawings read findings",
     ("campaign", "universes"): "a scan is a kind of campaign, and its packs run in a campaign's workers",
-    ("draw", "worker"): "a worker's run is recorded where it runs, and its record is what drawings read",
     ("run", "worker"): "a subject may be an engine's own worker, which runs in the ordinary loop",
     ("schedule", "testing"): "Hypothesis runs a schedule's strategy under the assertion that users write",
 }

@@ -77,12 +77,13 @@ def packs(seeds: int, scenarios: Path, words: Path, runner: str | None) -> Findi
     from stalerow.kernels.sets import kernel_set
     from stalerow.simulator.run.outcome import run
     from stalerow.simulator.schedule.draw import Draw
+    from stalerow.simulator.schedule.generate import from_draw
     from stalerow.simulator.universes.execute import execute
     from stalerow.simulator.universes.pack import pack
     from stalerow.simulator.universes.record import record
 
     for family in range(FAMILIES):
-        schedules = [Draw(seed, runner="v2", family=family).schedule() for seed in range(UNIVERSES)]
+        schedules = [from_draw(Draw(seed, runner="v2", family=family)) for seed in range(UNIVERSES)]
         for name in ("reference:req-idx", "reference:batch-row"):
             kernels = kernel_set(name)
             verdicts = execute(pack(schedules[0].layout, [record(s, kernels.align) for s in schedules]), kernels)

@@ -5,8 +5,9 @@ import pytest
 from stalerow.simulator.campaign import failures, leases, trials
 from stalerow.simulator.campaign.clusters import RayCluster
 from stalerow.simulator.campaign.executors import InProcess
-from stalerow.simulator.campaign.fuzz import Campaign, Options
+from stalerow.simulator.campaign.fuzz import Campaign
 from stalerow.simulator.campaign.leases import Leases
+from stalerow.simulator.campaign.options import Options
 from stalerow.simulator.campaign.trials import Trial
 from stalerow.simulator.errors import UsageError
 from stalerow.simulator.explore import exploration

@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 
 from stalerow.simulator.campaign import failures
-from stalerow.simulator.campaign.fuzz import Campaign, Options
+from stalerow.simulator.campaign.fuzz import Campaign
+from stalerow.simulator.campaign.options import Options
 from stalerow.simulator.commands.fuzz import duration, shard
 from stalerow.simulator.errors import UsageError
 from stalerow.simulator.run.subject import Subject
@@ -83,9 +84,7 @@ def test_a_clean_campaign_counts_marks(tmp_path):
 
 def test_shards_divide_the_seeds_between_them():
     whole = [d.seed for d in Options(subject=REQ_IDX, draw=Draw(5), runs=20).draws()]
-    parts = [
-        [d.seed for d in Options(subject=REQ_IDX, draw=Draw(5), runs=20, shard=(i, 3)).draws()] for i in (1, 2, 3)
-    ]
+    parts = [[d.seed for d in Options(subject=REQ_IDX, draw=Draw(5), runs=20, shard=(i, 3)).draws()] for i in (1, 2, 3)]
     assert whole == list(range(5, 25))
     assert sorted(seed for part in parts for seed in part) == whole
     assert all(part == sorted(part) for part in parts)

@@ -5,7 +5,8 @@ import pytest
 
 from stalerow.simulator.campaign import failures, fuzz, journal, shrink
 from stalerow.simulator.campaign.executors import InProcess
-from stalerow.simulator.campaign.fuzz import Campaign, Options
+from stalerow.simulator.campaign.fuzz import Campaign
+from stalerow.simulator.campaign.options import Options
 from stalerow.simulator.campaign.trials import do
 from stalerow.simulator.errors import UsageError
 from stalerow.simulator.run.subject import Subject

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from stalerow.scenarios import FOLDER, load
 from stalerow.simulator.campaign import failures, journal
-from stalerow.simulator.campaign.fuzz import Options
+from stalerow.simulator.campaign.options import Options
 from stalerow.simulator.campaign.trials import Reduction, Trial
 from stalerow.simulator.run.subject import Subject
 from stalerow.simulator.schedule.draw import Draw
@@ -93,9 +93,7 @@ KINDS = {
     "scenario": Kind(
         "s.toml", (FOLDER / "stale-accept.toml").read_bytes(), ("scenarios", "run", "s.toml"), frozenset({0, 1})
     ),
-    "recording": Kind(
-        "t.json", gzip.decompress(TRACE.read_bytes()), ("conform", "t.json"), frozenset({0, 1})
-    ),
+    "recording": Kind("t.json", gzip.decompress(TRACE.read_bytes()), ("conform", "t.json"), frozenset({0, 1})),
     "packed recording": Kind("t.json.gz", TRACE.read_bytes(), ("conform", "t.json.gz"), frozenset({0, 1})),
     "recording to run": Kind(
         "t.json",

@@ -1,7 +1,7 @@
 """What GitHub Actions is told."""
 
 from stalerow.simulator.campaign.findings import Tally
-from stalerow.simulator.campaign.fuzz import Options
+from stalerow.simulator.campaign.options import Options
 from stalerow.simulator.commands.ci import Annotations, Entry
 from stalerow.simulator.run.subject import Subject
 

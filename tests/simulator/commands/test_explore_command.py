@@ -3,6 +3,7 @@
 import pytest
 
 from stalerow.simulator.commands.cli import main
+from stalerow.simulator.schedule.generate import from_draw
 
 SMALL = ["--requests", "2", "--steps", "5", "--prompt", "2", "--output", "3", "--jobs", "1"]
 
@@ -56,7 +57,7 @@ def test_a_seed_or_a_file_is_searched_in_every_order(capsys, tmp_path):
     from stalerow.simulator.schedule.draw import Draw
     from stalerow.simulator.schedule.file import to_json
 
-    (tmp_path / "made.json").write_bytes(to_json(Draw(3).schedule()))
+    (tmp_path / "made.json").write_bytes(to_json(from_draw(Draw(3))))
     told = []
     for source in ("3", "made.json"):
         assert main(["explore", source, "--kernels", "reference:req-idx", "--time", "20s", "--json", "a.json"]) == 0

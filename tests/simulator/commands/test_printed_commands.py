@@ -16,6 +16,7 @@ from stalerow.simulator.commands.cli import main
 from stalerow.simulator.run.subject import Subject
 from stalerow.simulator.run.trust import replay_command
 from stalerow.simulator.schedule.draw import Draw
+from stalerow.simulator.schedule.generate import from_draw
 from stalerow.simulator.testing import reports
 from stalerow.simulator.testing.isolation import IsolationError, assert_isolated
 from stalerow.simulator.universes.scan import Record
@@ -52,7 +53,7 @@ def by_fuzz(subject: Subject, draw: Draw) -> Printed | None:
 
 def by_assertion(subject: Subject, draw: Draw) -> Printed | None:
     try:
-        assert_isolated(draw.schedule(), subject)
+        assert_isolated(from_draw(draw), subject)
     except IsolationError as error:
         return str(error).rsplit("again: ", 1)[1], error.outcome.digest
     return None
@@ -79,7 +80,7 @@ def by_saved_failure(subject: Subject, draw: Draw) -> Printed | None:
 
 def by_plugin(subject: Subject, draw: Draw) -> Printed | None:
     try:
-        assert_isolated(draw.schedule(), subject)
+        assert_isolated(from_draw(draw), subject)
     except IsolationError as error:
         failure, _ = reports.failure_of(error, shrink=False)
         path = failures.save(failure, "failures", prefix="tests/test_a.py::test_seeds[seed 1]")

@@ -5,7 +5,7 @@ import io
 from rich.console import Console
 
 from stalerow.simulator.campaign.findings import Tally
-from stalerow.simulator.campaign.fuzz import Options
+from stalerow.simulator.campaign.options import Options
 from stalerow.simulator.draw import campaign
 from stalerow.simulator.run.subject import Subject
 

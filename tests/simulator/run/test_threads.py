@@ -24,6 +24,7 @@ from stalerow.simulator.schedule.choosers.lagging import DrawnLags
 from stalerow.simulator.schedule.choosers.seeded import SeededChooser
 from stalerow.simulator.schedule.draw import Draw
 from stalerow.simulator.schedule.file import load, to_json
+from stalerow.simulator.schedule.generate import from_draw
 from stalerow.simulator.schedule.order import Interleaving, Order, ThreadLag
 from stalerow.simulator.schedule.values import validate
 
@@ -44,7 +45,7 @@ def racy(name: str) -> Subject:
 
 @pytest.mark.parametrize("seed", range(3))
 def test_a_clean_set_is_clean_in_drawn_orders_and_ends_with_the_same_bytes(seed: int) -> None:
-    schedule = Draw(seed, interleave=True).schedule()
+    schedule = from_draw(Draw(seed, interleave=True))
     in_order = msgspec.structs.replace(schedule, order=msgspec.structs.replace(schedule.order, threads=msgspec.UNSET))
     outcome = run(schedule, compiled())
     assert outcome.clean
@@ -62,14 +63,14 @@ def test_lags_are_drawn_the_same_for_the_same_launch_and_differ_between_seeds() 
 
 def test_without_lags_the_racy_set_is_clean() -> None:
     subject = racy("order_matters")
-    schedule = Draw(3, interleave=True).schedule()
+    schedule = from_draw(Draw(3, interleave=True))
     in_order = msgspec.structs.replace(schedule, order=Order(lags=()))
     assert subject.run(in_order).clean
 
 
 def test_a_race_is_found_named_drawn_shrunk_and_replayed(tmp_path: Path) -> None:
     subject = racy("order_matters")
-    schedule = next(s for s in (Draw(i, interleave=True).schedule() for i in range(20)) if not subject.run(s).clean)
+    schedule = next(s for s in (from_draw(Draw(i, interleave=True)) for i in range(20)) if not subject.run(s).clean)
     first = subject.run(schedule).violations[0]
     assert not isinstance(first.race, msgspec.UnsetType)
     assert (first.race.kernel, first.race.first.program, first.race.second.program) == (
@@ -99,7 +100,7 @@ def test_a_race_is_found_named_drawn_shrunk_and_replayed(tmp_path: Path) -> None
 
 
 def test_writes_that_race_without_harm_are_a_finding_of_their_own() -> None:
-    outcome = racy("last_one_stays").run(Draw(3, interleave=True).schedule())
+    outcome = racy("last_one_stays").run(from_draw(Draw(3, interleave=True)))
     first = outcome.violations[0]
     assert (first.kind, first.launch) == ("racing writes", "precopy")
     assert "program (0, 0, 0) warp 0 stores 4 bytes" in first.explanation
@@ -108,19 +109,19 @@ def test_writes_that_race_without_harm_are_a_finding_of_their_own() -> None:
 
 def test_kernels_that_cannot_be_interleaved_are_refused_with_the_remedy() -> None:
     with pytest.raises(UsageError, match=r"reference:req-idx does not run compiled .* leave --interleave out"):
-        run(Draw(3, interleave=True).schedule(), kernel_set("reference:req-idx"))
+        run(from_draw(Draw(3, interleave=True)), kernel_set("reference:req-idx"))
 
 
 def test_a_draw_says_that_it_interleaves_in_its_command_and_its_name() -> None:
     draw = Draw(3, interleave=True)
     assert " --interleave" in draw.command(Subject())
     assert draw.name != Draw(3).name
-    assert draw.schedule().order.threads == Interleaving(seed=3)
-    assert msgspec.json.decode(to_json(draw.schedule()), type=dict)["order"]["threads"] == {"seed": 3}
+    assert from_draw(draw).order.threads == Interleaving(seed=3)
+    assert msgspec.json.decode(to_json(from_draw(draw)), type=dict)["order"]["threads"] == {"seed": 3}
 
 
 def test_lags_of_ranks_that_do_not_exist_are_refused() -> None:
-    schedule = Draw(3, pp=2).schedule()
+    schedule = from_draw(Draw(3, pp=2))
     order = Order(lags=(ThreadLag(rank=2, step=1, kernel="k", program=0),))
     with pytest.raises(UsageError, match=r"order\.lags has .*rank=2.*ranks count from 0 to pp - 1"):
         validate(msgspec.structs.replace(schedule, order=order))
@@ -145,7 +146,7 @@ def raced(subject: Subject, seeds: int) -> list[Violation]:
     found = []
     for seed in range(seeds):
         with contextlib.suppress(RefusedLayout):
-            found += subject.run(Draw(seed, pp=1, faithful=True, interleave=True).schedule()).violations[:1]
+            found += subject.run(from_draw(Draw(seed, pp=1, faithful=True, interleave=True))).violations[:1]
     return found
 
 

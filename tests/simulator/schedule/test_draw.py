@@ -14,7 +14,7 @@ from stalerow.simulator.run.subject import Subject
 from stalerow.simulator.schedule.draw import MAX_PP, SEEDS, Draw
 from stalerow.simulator.schedule.faithful import is_faithful
 from stalerow.simulator.schedule.file import from_builtins, load, to_json
-from stalerow.simulator.schedule.generate import from_seed, genuine
+from stalerow.simulator.schedule.generate import from_draw, from_seed, genuine
 
 DRAWS = st.builds(
     Draw,
@@ -63,15 +63,15 @@ def test_it_reads_back_from_its_schedules_file(draw: Draw) -> None:
 
 @pytest.mark.parametrize("seed", range(12))
 def test_it_does_what_it_says(seed: int) -> None:
-    plain = Draw(seed).schedule()
+    plain = from_draw(Draw(seed))
     assert plain == from_seed(seed)
     assert genuine(plain)
-    assert Draw(seed, pp=4).schedule().pipeline.pp == 4
-    assert Draw(seed, pp=4).schedule().requests == plain.requests
-    assert Draw(seed, runner="v1").schedule().pipeline.runner == "v1"
-    assert Draw(seed, profile="0.33").schedule().pipeline.profile == "0.33"
-    assert not is_faithful(Draw(seed, faithful=True).schedule())
-    assert Draw(seed, family=1).schedule().layout.groups == Draw(seed + 1, family=1).schedule().layout.groups
+    assert from_draw(Draw(seed, pp=4)).pipeline.pp == 4
+    assert from_draw(Draw(seed, pp=4)).requests == plain.requests
+    assert from_draw(Draw(seed, runner="v1")).pipeline.runner == "v1"
+    assert from_draw(Draw(seed, profile="0.33")).pipeline.profile == "0.33"
+    assert not is_faithful(from_draw(Draw(seed, faithful=True)))
+    assert from_draw(Draw(seed, family=1)).layout.groups == from_draw(Draw(seed + 1, family=1)).layout.groups
 
 
 def test_a_schedule_that_was_edited_is_not_its_draws_any_more() -> None:
@@ -86,7 +86,7 @@ def test_a_schedule_that_was_edited_is_not_its_draws_any_more() -> None:
     ids=str,
 )
 def test_format_1_gives_the_same_schedule_and_a_draw_that_makes_it(draw: Draw, tmp_path: Any) -> None:
-    schedule = draw.schedule()
+    schedule = from_draw(draw)
     old = msgspec.to_builtins(schedule) | {"format": 1, "seed": draw.seed}
     del old["draw"]
     if draw.family is not None:

@@ -8,7 +8,7 @@ from stalerow.kernels.sets import kernel_set
 from stalerow.simulator.oracle.violations import KINDS, MARKS
 from stalerow.simulator.run.outcome import Outcome, run
 from stalerow.simulator.schedule.draw import Draw
-from stalerow.simulator.schedule.generate import from_seed
+from stalerow.simulator.schedule.generate import from_draw, from_seed
 
 SEEDS = range(60)
 BATCH_ROW = kernel_set("reference:batch-row")
@@ -66,5 +66,5 @@ def test_every_mark_occurs_in_the_first_500_seeds() -> None:
 
 @pytest.mark.parametrize(("seed", "family"), [(45, 5), *((seed, seed % 7) for seed in range(60, 90))])
 def test_no_operation_of_a_correct_rank_reads_a_later_step_s_staging(seed: int, family: int) -> None:
-    schedule = Draw(seed, pp=2, runner="v2", family=family).schedule()
+    schedule = from_draw(Draw(seed, pp=2, runner="v2", family=family))
     assert [v.explanation for v in run(schedule, REQ_IDX).violations] == []

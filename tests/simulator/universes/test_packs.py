@@ -13,6 +13,7 @@ import pytest
 from stalerow.kernels.sets import KernelSet, kernel_set
 from stalerow.simulator.run.outcome import Outcome, run
 from stalerow.simulator.schedule.draw import Draw
+from stalerow.simulator.schedule.generate import from_draw
 from stalerow.simulator.universes.execute import Verdict, execute
 from stalerow.simulator.universes.group import CHECKS
 from stalerow.simulator.universes.pack import Pack, pack
@@ -25,16 +26,16 @@ SEEDS = range(24)
 @functools.cache
 def recorded(family: int, kernels: str) -> tuple[Tape, ...]:
     align = kernel_set(kernels).align
-    return tuple(record(Draw(seed, runner="v2", family=family).schedule(), align) for seed in SEEDS)
+    return tuple(record(from_draw(Draw(seed, runner="v2", family=family)), align) for seed in SEEDS)
 
 
 def packed(family: int, kernels: str) -> Pack:
-    return pack(Draw(0, runner="v2", family=family).schedule().layout, recorded(family, kernels))
+    return pack(from_draw(Draw(0, runner="v2", family=family)).layout, recorded(family, kernels))
 
 
 @functools.cache
 def alone(family: int, kernels: str) -> tuple[Outcome, ...]:
-    return tuple(run(Draw(seed, runner="v2", family=family).schedule(), kernel_set(kernels)) for seed in SEEDS)
+    return tuple(run(from_draw(Draw(seed, runner="v2", family=family)), kernel_set(kernels)) for seed in SEEDS)
 
 
 @pytest.mark.parametrize("family", range(6))
@@ -52,7 +53,7 @@ def test_a_caller_that_leaves_padded_rows_dirty_does_so_in_a_pack() -> None:
     kernels = kernel_set("reference:req-idx")
     habits = {"zero_padding": False, "binds_when": "cache_init", "seed_unit": "mamba"}
     kernels.align.caller = SimpleNamespace(ds_conv_with_drafts=True, temporal_alignment=1, **habits)  # type: ignore[attr-defined]
-    schedules = [Draw(seed, runner="v2", family=1).schedule() for seed in SEEDS]
+    schedules = [from_draw(Draw(seed, runner="v2", family=1)) for seed in SEEDS]
     verdicts = execute(pack(schedules[0].layout, [record(s, kernels.align) for s in schedules]), kernels)
     outcomes = [run(schedule, kernels) for schedule in schedules]
     assert [v.memory for v in verdicts] == [o.memory for o in outcomes]
@@ -80,7 +81,7 @@ def test_the_first_failed_check_says_where() -> None:
 def test_neighbours_do_not_matter() -> None:
     """A schedule in a pack of one, last among others, and first."""
     tapes = recorded(1, "reference:batch-row")
-    layout, kernels = Draw(0, runner="v2", family=1).schedule().layout, kernel_set("reference:batch-row")
+    layout, kernels = from_draw(Draw(0, runner="v2", family=1)).layout, kernel_set("reference:batch-row")
     single = execute(pack(layout, tapes[5:6]), kernels)[0]
     assert execute(pack(layout, tapes[:6]), kernels)[5] == single
     assert execute(pack(layout, tapes[5:]), kernels)[0] == single
@@ -89,7 +90,7 @@ def test_neighbours_do_not_matter() -> None:
 def test_the_triton_kernels_agree() -> None:
     kernels, spec = kernel_set("batch-row"), kernel_set("reference:batch-row")
     tapes = [t for t in recorded(2, "reference:batch-row") if t.frames < 14][:5]
-    made = pack(Draw(0, runner="v2", family=2).schedule().layout, tapes)
+    made = pack(from_draw(Draw(0, runner="v2", family=2)).layout, tapes)
     assert execute(made, kernels) == execute(made, spec)
 
 
@@ -193,7 +194,7 @@ def test_only_the_spoiled_universe_is_told() -> None:
 
 
 def test_layouts_of_a_family_differ_in_their_pool_only() -> None:
-    shapes = {msgspec.structs.replace(Draw(s, family=3).schedule().layout, num_blocks=2) for s in range(30)}
+    shapes = {msgspec.structs.replace(from_draw(Draw(s, family=3)).layout, num_blocks=2) for s in range(30)}
     assert len(shapes) == 1
-    assert len({Draw(s, family=3).schedule().requests for s in range(30)}) == 30
-    assert len({Draw(1, family=f).schedule().layout for f in range(12)}) > 6
+    assert len({from_draw(Draw(s, family=3)).requests for s in range(30)}) == 30
+    assert len({from_draw(Draw(1, family=f)).layout for f in range(12)}) > 6

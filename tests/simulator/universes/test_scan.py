@@ -9,7 +9,8 @@ import pytest
 
 from stalerow.simulator.campaign import failures
 from stalerow.simulator.campaign.findings import Finding, Tally
-from stalerow.simulator.campaign.fuzz import Campaign, Options
+from stalerow.simulator.campaign.fuzz import Campaign
+from stalerow.simulator.campaign.options import Options
 from stalerow.simulator.commands import cli
 from stalerow.simulator.errors import UsageError
 from stalerow.simulator.oracle.ledger import Ledger

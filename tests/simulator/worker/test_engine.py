@@ -14,6 +14,7 @@ from stalerow.simulator.draw.trace import trace
 from stalerow.simulator.errors import UsageError
 from stalerow.simulator.run.subject import Subject
 from stalerow.simulator.schedule.draw import Draw
+from stalerow.simulator.schedule.generate import from_draw
 from stalerow.simulator.schedule.values import Limits, Pipeline, Request, Schedule
 from stalerow.simulator.worker.environment import environment
 
@@ -48,7 +49,7 @@ def subject(release: str) -> Subject:
 
 
 def schedule(seed: int):
-    return Draw(seed=seed, pp=2, runner="v2", faithful=True).schedule()
+    return from_draw(Draw(seed=seed, pp=2, runner="v2", faithful=True))
 
 
 def test_the_release_with_the_fix_is_clean():

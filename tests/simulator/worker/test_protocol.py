@@ -5,12 +5,13 @@ import io
 import msgspec
 
 from stalerow.simulator.schedule.draw import Draw
+from stalerow.simulator.schedule.generate import from_draw
 from stalerow.simulator.worker import protocol
 
 
 def test_a_schedule_arrives_as_it_was_sent():
     stream = io.BytesIO()
-    question = protocol.Run(schedule=Draw(seed=5).schedule(), record=True)
+    question = protocol.Run(schedule=from_draw(Draw(seed=5)), record=True)
     protocol.write(stream, question)
     stream.seek(0)
     frame = protocol.read_frame(stream)

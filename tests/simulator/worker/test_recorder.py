@@ -13,6 +13,7 @@ from stalerow.simulator.oracle.violations import Violation
 from stalerow.simulator.rank.operations import Admit, Free
 from stalerow.simulator.run.subject import Subject
 from stalerow.simulator.schedule.draw import Draw
+from stalerow.simulator.schedule.generate import from_draw
 from stalerow.simulator.worker.inside.recorder import RankRecorder, Recorder, operation_of
 
 
@@ -52,7 +53,7 @@ SEED_BUG = catalogue()["stale-row"].schedule
 SCHEDULES = {
     "seed bug": (SEED_BUG, "reference:batch-row"),
     "seed bug mended": (SEED_BUG, "reference:req-idx"),
-    "busy": (Draw(seed=31, pp=3, runner="v2", faithful=True).schedule(), "reference:req-idx"),
+    "busy": (from_draw(Draw(seed=31, pp=3, runner="v2", faithful=True)), "reference:req-idx"),
 }
 
 

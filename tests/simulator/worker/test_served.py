@@ -5,23 +5,24 @@ import pytest
 
 from stalerow.simulator.schedule.draw import Draw
 from stalerow.simulator.schedule.faithful import is_faithful
+from stalerow.simulator.schedule.generate import from_draw
 from stalerow.simulator.worker.served import served
 
 
 @pytest.mark.parametrize("seed", range(40))
 def test_what_is_served_is_served_as_it_is(seed):
-    made = served(Draw(seed=seed).schedule())
+    made = served(from_draw(Draw(seed=seed)))
     assert served(made) == made
 
 
 @pytest.mark.parametrize("seed", range(40))
 def test_nothing_but_one_token_prompts_is_left_that_the_engine_would_not_do(seed):
-    left = is_faithful(served(Draw(seed=seed).schedule()))
+    left = is_faithful(served(from_draw(Draw(seed=seed))))
     assert all(reason.startswith("one-token prompts") for reason in left)
 
 
 def test_a_one_token_prompt_is_kept_with_drafts():
-    schedule = Draw(seed=3, runner="v2", faithful=True).schedule()
+    schedule = from_draw(Draw(seed=3, runner="v2", faithful=True))
     assert schedule.pipeline.drafts
     short = msgspec.structs.replace(schedule.requests[0], prompt_len=1)
     schedule = msgspec.structs.replace(schedule, requests=(short, *schedule.requests[1:]))
@@ -29,11 +30,11 @@ def test_a_one_token_prompt_is_kept_with_drafts():
 
 
 def test_runner_v1_is_served_by_v2():
-    pipeline = served(Draw(seed=1, runner="v1").schedule()).pipeline
+    pipeline = served(from_draw(Draw(seed=1, runner="v1"))).pipeline
     assert (pipeline.runner, pipeline.async_scheduling) == ("v2", True)
 
 
 def test_drafts_come_from_the_drafter_that_the_runner_has():
-    schedule = Draw(seed=1, pp=2, runner="v2").schedule()
+    schedule = from_draw(Draw(seed=1, pp=2, runner="v2"))
     pipeline = msgspec.structs.replace(schedule.pipeline, drafter="ngram")
     assert served(msgspec.structs.replace(schedule, pipeline=pipeline)).pipeline.drafter == "mtp"
