@@ -54,6 +54,7 @@ def workplace(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_the_blocks_do_what_the_pages_say(workplace: Path) -> None:
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    wrong = []
     for command, expected in sessions():
         done = subprocess.run(
             shlex.split(command),
@@ -68,8 +69,9 @@ def test_the_blocks_do_what_the_pages_say(workplace: Path) -> None:
             printed.pop()
         while expected and not expected[-1].strip():
             expected.pop()
-        assert matches(expected, printed), f"$ {command}\n{done.stdout}\n{done.stderr}"
-        assert done.returncode in (0, 1), done.stderr
+        if not matches(expected, printed) or done.returncode not in (0, 1):
+            wrong.append(f"$ {command}\n{done.stdout}\n{done.stderr}\nexit code {done.returncode}")
+    assert not wrong, "\n\n".join(wrong)
 
 
 def test_there_is_something_to_run() -> None:
