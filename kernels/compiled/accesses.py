@@ -1,28 +1,25 @@
 """Loads, stores and atomics, each lane checked against the memory that the launch may touch.
 
 A site remembers the range that held its last access, so that the check is one subtraction and one comparison; another
-range is looked for among all of them (`declare_find`), and an address in none ends the program as a failure. The bytes
+range is looked for among all of them (`Emitter.find`), and an address in none ends the program as a failure. The bytes
 are not touched then. Where programs are interleaved, a warp stops before each operation, and what it touches is logged.
 """
 
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from llvmlite import ir
 
 from stalerow.kernels.compiled import arithmetic, values
 from stalerow.kernels.compiled.arithmetic import ADDRESS, SIZES, llvm_type, stored_type
+from stalerow.kernels.compiled.coroutines import Coroutine
+from stalerow.kernels.compiled.emitter import Emitter
 from stalerow.kernels.compiled.errors import Unsupported
 from stalerow.kernels.compiled.mlir import Op
 from stalerow.kernels.compiled.sites import Stop
 from stalerow.kernels.compiled.values import Lanes
-
-if TYPE_CHECKING:
-    from stalerow.kernels.compiled.function import Translation
-
-_RANGE = ir.LiteralStructType([ADDRESS, ADDRESS])
 
 _AND, _OR, _XOR, _ADD, _FADD, _MAX, _MIN, _UMAX, _UMIN, _XCHG = range(1, 11)
 """`RMWOp` of Triton's dialect."""
@@ -43,8 +40,8 @@ _UPDATES = {
 class Access:
     """One memory operation of a kernel."""
 
-    def __init__(self, translation: Translation, op: Op, operands: list[Any]) -> None:
-        self._t = translation
+    def __init__(self, emitter: Emitter, coroutine: Coroutine | None, op: Op, operands: list[Any]) -> None:
+        self._t = emitter
         self._op = op
         self._pointer, *rest = operands
         kind = op.results[0][1] if op.results else None
@@ -55,14 +52,14 @@ class Access:
         else:
             data = 2 if op.name == "tt.atomic_cas" else 1
             self._given, self._mask, self._other = rest[:data], (rest[data : data + 1] or [None])[0], None
-        self._coroutine = translation.coroutine
+        self._coroutine = coroutine
         self._own: ir.Value | None = None
         self._others = True
         self._block = isinstance(self._pointer, Lanes)
         self._shape = self._pointer.shape if self._block else ()
         element = kind.element if kind else self._stored_element()
         if element not in SIZES:
-            raise Unsupported(translation.kernel, f"{op.name} of {element}", str(op.location))
+            raise Unsupported(emitter.kernel, f"{op.name} of {element}", str(op.location))
         self._element = element
 
     def _stored_element(self) -> str:
@@ -224,37 +221,3 @@ class Access:
             return given
         name = _UPDATES[update]
         return arithmetic.emit(self._t.b, Op(name, [], []), [old, given], [self._element] * 2, self._element)
-
-
-def declare_find(module: ir.Module) -> ir.Function:
-    """`find(address, size, ranges, count)`: the range that holds `size` bytes at `address`, as {low, span}.
-
-    `span` is the number of addresses, from `low` on, at which `size` bytes lie inside; 0 where no range holds them.
-    """
-    find = ir.Function(module, ir.FunctionType(_RANGE, [ADDRESS, ADDRESS, ADDRESS, ADDRESS]), "find")
-    find.linkage = "internal"
-    find.attributes.add("noinline")
-    address, size, first, count = find.args
-    b = ir.IRBuilder(find.append_basic_block("entry"))
-    head, body, hit, miss = (find.append_basic_block(name) for name in ("head", "body", "hit", "miss"))
-    entry = b.block
-    b.branch(head)
-    b.position_at_end(head)
-    i = b.phi(ADDRESS)
-    i.add_incoming(ADDRESS(0), entry)
-    b.cbranch(b.icmp_unsigned("<", i, count), body, miss)
-    b.position_at_end(body)
-    place = b.add(first, b.mul(i, ADDRESS(16)))
-    low = b.load(b.inttoptr(place, ir.PointerType()), typ=ADDRESS)
-    high = b.load(b.inttoptr(b.add(place, ADDRESS(8)), ir.PointerType()), typ=ADDRESS)
-    room = b.add(b.sub(b.sub(high, low), size), ADDRESS(1))
-    fits = b.icmp_unsigned(">=", b.sub(high, low), size)
-    inside = b.and_(fits, b.icmp_unsigned("<", b.sub(address, low), room))
-    i.add_incoming(b.add(i, ADDRESS(1)), b.block)
-    b.cbranch(inside, hit, head)
-    b.position_at_end(hit)
-    made = b.insert_value(ir.Constant(_RANGE, ir.Undefined), low, 0)
-    b.ret(b.insert_value(made, room, 1))
-    b.position_at_end(miss)
-    b.ret(ir.Constant(_RANGE, [ADDRESS(0), ADDRESS(0)]))
-    return find

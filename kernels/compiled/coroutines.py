@@ -13,15 +13,11 @@ words of `Signal`, with a log of what was touched.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from llvmlite import ir
 
 from stalerow.kernels.compiled.arithmetic import ADDRESS
+from stalerow.kernels.compiled.emitter import Emitter
 from stalerow.kernels.compiled.sites import ENTRY_WORDS, Extra, Signal, Stop
-
-if TYPE_CHECKING:
-    from stalerow.kernels.compiled.function import Translation
 
 _WORD = ir.IntType(32)
 _BYTE = ir.IntType(8)
@@ -49,12 +45,12 @@ _NULL = ir.Constant(_POINTER, None)
 
 
 class Coroutine:
-    """Emits what makes `translation`'s program a coroutine. `function` is the one to fill, `warp` and `shared` are its
+    """Emits what makes `emitter`'s program a coroutine. `function` is the one to fill, `warp` and `shared` are its
     warp's number and the address of its program's shared memory."""
 
-    def __init__(self, translation: Translation) -> None:
-        self._t = translation
-        module = translation.module
+    def __init__(self, emitter: Emitter) -> None:
+        self._t = emitter
+        module = emitter.module
         self._declared = {
             name: ir.Function(module, ir.FunctionType(result, arguments), name)
             for name, result, arguments in (
