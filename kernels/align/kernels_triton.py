@@ -12,7 +12,7 @@ from weakref import WeakKeyDictionary
 import torch
 import triton
 
-from stalerow.kernels.align.copy_triton import state_records, tiles_of
+from stalerow.kernels.align.copy_tiles import CopyTiles
 from stalerow.kernels.align.indices_triton import aligned_indices_kernel
 from stalerow.kernels.align.postprocess import StepCounts
 from stalerow.kernels.align.postprocess_triton import postprocess_kernel
@@ -28,8 +28,8 @@ ROWS = 32
 COPY_ROWS = (8, 64, 256)
 """Batch rows that a program of the copy kernels looks at together: in a small batch, an ordinary and a large one."""
 
-PROGRAMS_PER_SM, COPY_BLOCK, TILE_STEPS, COPY_WARPS, MAX_REGISTERS = 8, 512, 4, 4, 64
-"""How the copy kernels run: programs on a multiprocessor, 8-byte words of a step, steps of a tile, warps of a program.
+PROGRAMS_PER_SM, COPY_BLOCK, COPY_WARPS, MAX_REGISTERS = 8, 512, 4, 64
+"""How the copy kernels run: programs on a multiprocessor, 8-byte words of a step, warps of a program.
 
 With 64 registers a thread, Hopper holds eight programs at once; one more would start only when another ends, and
 the launch would take as long as two.
@@ -43,23 +43,6 @@ ROW_SPLIT = 2
 
 NEVER = 2**16
 """Tiles a program that no launch has."""
-
-
-class CopyTiles:
-    """How the states of a binding are cut into tiles, and the counter from which its launches draw them.
-
-    Launches over one binding run one after another, as their copies must, so they can share the counter.
-    """
-
-    def __init__(self, binding: Binding, copy_block: int) -> None:
-        step = copy_block * 8
-        self.width_block = triton.next_power_of_2(binding.layout.width)
-        largest = max(state.data_bytes for state in binding.layout.states)
-        self.tile_steps = min(TILE_STEPS, triton.next_power_of_2(triton.cdiv(largest, step)))
-        tiles = tiles_of(binding.layout, copy_block, self.tile_steps, self.width_block)
-        self.states = state_records(binding)
-        self.table = torch.from_numpy(tiles).to(self.states.device)
-        self.draws = torch.zeros(1, dtype=torch.int32, device=self.states.device)
 
 
 class TritonAlign:

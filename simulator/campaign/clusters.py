@@ -13,7 +13,8 @@ from collections.abc import Callable
 from typing import Any, NamedTuple, Self
 
 from stalerow.simulator.campaign.leases import guarded
-from stalerow.simulator.campaign.workers import TICK_S, Done
+from stalerow.simulator.campaign.process import Done
+from stalerow.simulator.campaign.workers import TICK_S
 from stalerow.simulator.errors import UsageError
 
 ATTEMPTS = 2

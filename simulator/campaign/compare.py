@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, NamedTuple
 import msgspec
 
 from stalerow.simulator.campaign.failures import CRASH, HANG
-from stalerow.simulator.campaign.workers import Done, Workers
+from stalerow.simulator.campaign.process import Done
+from stalerow.simulator.campaign.workers import Workers
 from stalerow.simulator.run.subject import Subject
 from stalerow.simulator.schedule.draw import Draw
 from stalerow.simulator.schedule.generate import from_draw

@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any, Protocol, Self
 
-from stalerow.simulator.campaign.workers import Done
+from stalerow.simulator.campaign.process import Done
 
 
 class Executor(Protocol):

@@ -11,23 +11,23 @@ import contextlib
 import dataclasses
 import time
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from stalerow.simulator.campaign import failures, findings, journal, leases
 from stalerow.simulator.campaign.executors import Executor
-from stalerow.simulator.campaign.failures import Failure
-from stalerow.simulator.campaign.findings import Finding, Tally
+from stalerow.simulator.campaign.filing import Filing, Listener
+from stalerow.simulator.campaign.findings import Tally
 from stalerow.simulator.campaign.journal import Journal
 from stalerow.simulator.campaign.leases import Leases
 from stalerow.simulator.campaign.options import Options
+from stalerow.simulator.campaign.process import Done
 from stalerow.simulator.campaign.stream import TrialStream
 from stalerow.simulator.campaign.trials import Reduced, Reduction, Seen, Trial, do
-from stalerow.simulator.campaign.workers import TICK_S, Done, Workers, abandoned
+from stalerow.simulator.campaign.workers import TICK_S, Workers, abandoned
 from stalerow.simulator.errors import UsageError
-from stalerow.simulator.oracle.violations import Violation
 from stalerow.simulator.run.subject import Subject
 from stalerow.simulator.schedule.draw import Draw
 
@@ -42,29 +42,19 @@ NOTE_S = 1.0
 """How often a campaign writes down how far it has come: at most so much is done again after a kill."""
 
 
-class Listener(Protocol):
-    """Who is told as things happen."""
-
-    def tick(self, tally: Tally, doing: Sequence[str]) -> None: ...
-    def finding(self, finding: Finding) -> None: ...
-    def breach(self, finding: Finding) -> None: ...
-    def note(self, text: str) -> None: ...
-
-
 class Campaign:
     """Runs `options` and tells `listener`; `tally` is right at every moment."""
 
     def __init__(self, options: Options, listener: Listener) -> None:
         self.options, self.listener, self.tally = options, listener, Tally()
+        self._filing = Filing(options, listener, self.tally)
         self.subject, self.twin = options.subject, options.subject.twin(options.draw.interleave)
         self._flagged: dict[Draw, Universe] = {}
         self._explained: set[str] = set()
         self._begin(options.draws(), options.draws())
-        self._known: set[tuple[str, str]] = set()
         self._reducing: dict[int, Reduction] = {}
         self._queued: deque[Reduction] = deque()
         self._scouted: dict[Draw, Seen] = {}
-        self._over = False
         self._journal = Journal(asked=journal.asked(options))
         self._journal_file, self._journal_saved = journal.file_of(options), 0.0
         if options.resume:
@@ -79,8 +69,8 @@ class Campaign:
             if stream is not None:
                 stream.given = settled
         self._queued.extend(self._journal.pending)
-        self._known = set(self._journal.known)
-        self._over = self._journal.over
+        self._filing.known = set(self._journal.known)
+        self._filing.over = self._journal.over
         self.tally.scouted = 0 if self.twin is None else settled
 
     def _note(self) -> None:
@@ -90,7 +80,7 @@ class Campaign:
         noted = self._journal
         noted.note(self.tally)
         noted.pending = [*self._reducing.values(), *self._queued]
-        noted.known, noted.over = sorted(self._known), self._over
+        noted.known, noted.over = sorted(self._filing.known), self._filing.over
         # A full disk costs --resume what came after the last note, and not the campaign.
         with contextlib.suppress(OSError):
             journal.save(noted, self._journal_file)
@@ -121,11 +111,11 @@ class Campaign:
         try:
             with self._executor(notes) as workers:
                 self._loop(workers)
-                if not self._over:
+                if not self._filing.over:
                     self._explain_refusals()
         except KeyboardInterrupt:
             self.tally.interrupted = True
-            self._save_unfinished()
+            self._filing.unfinished([*self._reducing.values(), *self._queued])
         self._note()
         return self.tally
 
@@ -149,15 +139,15 @@ class Campaign:
         if not scan.scanned:
             self.listener.note("no pack ended in time: give more time, or fewer universes")
         for universe in scan.unlike:
-            self._breach(universe.draw, self.subject, None, (), universe.unlike)
+            self._filing.breach(universe.draw, self.subject, None, (), universe.unlike)
         self._flagged = {universe.draw: universe for universe in flagged}
         draws = [universe.draw for universe in flagged]
         self._begin(iter(draws), iter(draws))
         self.options = dataclasses.replace(options, seconds=None)
-        return bool(draws) and not (self._over or self.tally.interrupted)
+        return bool(draws) and not (self._filing.over or self.tally.interrupted)
 
     def _loop(self, workers: Executor) -> None:
-        while not self._over:
+        while not self._filing.over:
             while workers.idle and (task := self._next()) is not None:
                 ticket = workers.submit(task)
                 if isinstance(task, Reduction):
@@ -226,7 +216,7 @@ class Campaign:
             return None
         self._count(trial, seen)
         if seen.differs:
-            return self._breach(trial.draw, trial.subject, seen.violation, seen.digests, parting=seen.parting)
+            return self._filing.breach(trial.draw, trial.subject, seen.violation, seen.digests, parting=seen.parting)
         if trial.subject == self.subject and self._unlike_its_pack(seen):
             return None
         if trial.subject == self.subject and self._disagrees(seen):
@@ -251,7 +241,7 @@ class Campaign:
         exact = seen.bounded and not self.subject.on_gpu()
         unlike = universe.differs(seen.memory, seen.violation is not None, exact)
         if unlike:
-            self._breach(seen.draw, self.subject, seen.violation, (), unlike)
+            self._filing.breach(seen.draw, self.subject, seen.violation, (), unlike)
         return bool(unlike)
 
     def _explain_refusals(self) -> None:
@@ -260,7 +250,7 @@ class Campaign:
         for text, draw in refused.items():
             if text not in self._explained:
                 note = f"{text}, and none of them fails alone"
-                self._breach(draw, self.subject, None, (), note, "internal error")
+                self._filing.breach(draw, self.subject, None, (), note, "internal error")
 
     def _disagrees(self, seen: Seen) -> bool:
         """Whether the twin, which specifies the kernels, came to another result where both stay in bounds."""
@@ -270,20 +260,21 @@ class Campaign:
         if seen.violation is not None and scout.violation is None:
             return False
         digests = (seen.digests[0], scout.digests[0])
-        self._breach(seen.draw, self.subject, seen.violation, digests, f"{self.twin} and {self.subject} disagree")
+        self._filing.breach(
+            seen.draw, self.subject, seen.violation, digests, f"{self.twin} and {self.subject} disagree"
+        )
         return True
 
     def _failed(self, trial: Trial, seen: Seen) -> None:
         assert seen.violation is not None
         key = (seen.violation.kind, seen.violation.launch)
         stopping = not self.options.keep_going and (self._reducing or self._queued)
-        if key in self._known or stopping:
+        if stopping or not self._filing.new(*key):
             return
-        self._known.add(key)
         reduction = Reduction(seen, self.subject, trial.subject, self.options.schedule_s, self._left())
         if trial.subject == self.subject:
             # Saved at once, unshrunk; shrinking overwrites the file.
-            self._save(findings.unshrunk(seen, trial.subject, "not shrunk yet"))
+            self._filing.save(findings.unshrunk(seen, trial.subject, "not shrunk yet"))
         self._queued.append(reduction)
 
     def _reduced(self, done: Done) -> None:
@@ -292,14 +283,14 @@ class Campaign:
         assert violation is not None
         if done.died or done.hung or done.error is not None:
             why = done.died or done.hung or str(done.error)
-            self._found(findings.unshrunk(seen, reduction.finder, f"shrinking ended early: {why}"))
+            self._filing.found(findings.unshrunk(seen, reduction.finder, f"shrinking ended early: {why}"))
             return
         reduced: Reduced = done.value
         if reduced.differing:
-            self._breach(seen.draw, reduction.subject, violation, reduced.differing, parting=reduced.parting)
+            self._filing.breach(seen.draw, reduction.subject, violation, reduced.differing, parting=reduced.parting)
             return
         if not reduced.confirmed:
-            self._known.discard((violation.kind, violation.launch))
+            self._filing.known.discard((violation.kind, violation.launch))
             self.listener.note(
                 f"{seen.draw}: {reduction.finder} fails ({violation.kind}) where {self.subject} does not"
             )
@@ -308,17 +299,7 @@ class Campaign:
             # The confirming run is the first of these kernels that failed.
             self.tally.count(reduced.marks, reduced.violation.kind)
         failure = findings.shrunk(seen, reduction.subject, reduced)
-        self._found(failure, reduced.drawing, reduced.runs)
-
-    def _found(self, failure: Failure, drawing: str = "", runs: int = 0) -> None:
-        # Told first: a full disk must not take it along.
-        finding = Finding(failure, failures.place(failure, self.options.folder), drawing, runs)
-        self.tally.findings.append(finding)
-        self._over = not self.options.keep_going
-        try:
-            self.listener.finding(finding)
-        finally:
-            self._save(failure)
+        self._filing.found(failure, reduced.drawing, reduced.runs)
 
     def _lost(self, trial: Trial, done: Done) -> None:
         """A draw whose run killed its process or never returned is a finding of its own kind; it is not shrunk."""
@@ -326,51 +307,10 @@ class Campaign:
         # The line that a hang is at when its time is up is one of a loop's, and how long it had depends on the trial.
         key = (failure.kind, done.died or done.hung.partition("it was at ")[2].rpartition(":")[0])
         self.tally.count((), failure.kind)
-        if key in self._known:
-            return
-        self._known.add(key)
-        self._found(failure)
+        if self._filing.new(*key):
+            self._filing.found(failure)
 
     def _raised(self, draw: Draw, subject: Subject, done: Done) -> None:
         if isinstance(done.error, UsageError):
             raise done.error
-        self._breach(draw, subject, None, (), f"{done.error}\n{done.trace}", "internal error")
-
-    def _breach(
-        self,
-        draw: Draw,
-        subject: Subject,
-        violation: Violation | None,
-        digests: Sequence[str],
-        note: str = "",
-        kind: str = "determinism breach",
-        parting: str = "",
-    ) -> None:
-        if (kind, "") in self._known:
-            return
-        self._known.add((kind, ""))
-        note = note or f"runs of one schedule gave digests {', '.join(digests)}; {parting}"
-        failure = findings.breach(draw, subject, violation, note, kind)
-        finding = Finding(failure, failures.place(failure, self.options.folder))
-        self.tally.breaches.append(finding)
-        self._over = not self.options.keep_going
-        try:
-            self.listener.breach(finding)
-        finally:
-            self._save(failure)
-
-    def _save(self, failure: Failure) -> Path | None:
-        """Where it is; None where the disk is full or the folder cannot be written, which is said."""
-        try:
-            return failures.save(failure, self.options.folder)
-        except OSError as error:
-            path = failures.place(failure, self.options.folder)
-            self.listener.note(f"NOT SAVED: {path}: {error.strerror}; the seed's command makes it again")
-            return None
-
-    def _save_unfinished(self) -> None:
-        for reduction in [*self._reducing.values(), *self._queued]:
-            failure = findings.unshrunk(reduction.seen, reduction.finder, "interrupted before it was shrunk")
-            path = self._save(failure)
-            if path is not None:
-                self.listener.note(f"interrupted while shrinking; saved as found: {path}")
+        self._filing.breach(draw, subject, None, (), f"{done.error}\n{done.trace}", "internal error")

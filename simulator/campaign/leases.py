@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, Self
 import msgspec
 
 from stalerow.simulator.campaign.executors import Executor
-from stalerow.simulator.campaign.workers import Done, attempt
+from stalerow.simulator.campaign.process import Done, attempt
 
 
 class Lease(msgspec.Struct, frozen=True):

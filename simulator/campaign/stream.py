@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterator
 
+from stalerow.simulator.campaign.process import Done
 from stalerow.simulator.campaign.trials import Trial
-from stalerow.simulator.campaign.workers import Done
 from stalerow.simulator.run.subject import Subject
 from stalerow.simulator.schedule.draw import Draw
 

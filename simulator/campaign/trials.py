@@ -132,7 +132,8 @@ class Reduction:
         return f"{self.seen.draw.command(self.finder)} (shrinking)"
 
     def do(self) -> Reduced:
-        from stalerow.simulator.campaign.shrink import BUDGET, shrink, signature
+        from stalerow.simulator.campaign.candidates import signature
+        from stalerow.simulator.campaign.shrink import BUDGET, shrink
 
         violation = self.seen.violation
         assert violation is not None

@@ -9,106 +9,22 @@ blamed. Triton's interpreter is not thread-safe and a wild copy can kill a proce
 from __future__ import annotations
 
 import contextlib
-import faulthandler
 import os
-import re
-import signal
-import sys
-import tempfile
-import threading
 import time
-import traceback
 from collections import deque
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from multiprocessing import connection, get_context, parent_process
+from multiprocessing import connection
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
-from stalerow.simulator.errors import InternalError, UsageError
+from stalerow.simulator.campaign.process import Done, Worker, how_it_ended
+from stalerow.simulator.errors import InternalError
 
-GRACE_S = 2.0
 TICK_S = 0.25
 STARTS_WITHOUT_A_RESULT = 3
-STACK_SIGNAL = signal.SIGUSR1
-_LIBRARY = re.compile(r"/(site-packages|lib/python[\d.]+)/(?!stalerow/)|<frozen|<string>")
 ATTEMPTS = 2
 """How often a task may take its process down, or not return, before it is blamed."""
-
-
-@dataclass(frozen=True, slots=True)
-class Done:
-    """How a task ended: `value`, or `error` (an exception that it raised), or `died` (how its process ended), or `hung`
-    (where it was when its time was up)."""
-
-    ticket: int
-    task: Any
-    value: Any = None
-    error: BaseException | None = None
-    trace: str = ""
-    died: str = ""
-    hung: str = ""
-
-
-class Worker:
-    """One process and the task it is at."""
-
-    def __init__(self, work: Callable[[Any], Any], note: Path | None) -> None:
-        context = get_context("spawn")
-        self.pipe, other = context.Pipe()
-        self.note = note
-        self.stack = _scratch()
-        self.process = context.Process(target=_serve, args=(work, other, note, self.stack), daemon=True)
-        self.process.start()
-        other.close()
-        self.at: tuple[int, Any] | None = None
-        self.began = 0.0
-
-    def give(self, ticket: int, task: Any) -> bool:
-        """Start a task; False if the process is dead already."""
-        try:
-            self.pipe.send(task)
-        except (BrokenPipeError, OSError):
-            return False
-        self.at, self.began = (ticket, task), time.monotonic()
-        return True
-
-    def take(self) -> Done:
-        """What became of the task; call it when the pipe is readable."""
-        assert self.at is not None
-        at, self.at = self.at, None
-        try:
-            value, error, trace = self.pipe.recv()
-        except (EOFError, OSError):
-            self.process.join(GRACE_S)
-            return Done(*at, died=_how(self.process.exitcode))
-        return Done(*at, value, error, trace)
-
-    def where(self) -> str:
-        """What the process is executing, as file and line, innermost first, as far as it can be told."""
-        if self.stack is None or self.process.pid is None:
-            return ""
-        with contextlib.suppress(OSError):
-            os.kill(self.process.pid, STACK_SIGNAL)
-            deadline = time.monotonic() + GRACE_S
-            while not self.stack.stat().st_size and time.monotonic() < deadline:
-                time.sleep(0.02)
-            return _innermost(self.stack.read_text(errors="replace"))
-        return ""
-
-    def stop(self) -> None:
-        """End the process, whatever it is doing."""
-        self.pipe.close()
-        self.process.terminate()
-        self.process.join(GRACE_S)
-        if self.process.is_alive():
-            self.process.kill()
-            self.process.join()
-        if self.stack is not None:
-            self.stack.unlink(missing_ok=True)
-        if self.note is not None:
-            self.note.unlink(missing_ok=True)
 
 
 class Workers:
@@ -247,7 +163,7 @@ class Workers:
                     break
                 self._early_deaths += 1
                 if self._early_deaths > STARTS_WITHOUT_A_RESULT:
-                    how = _how(worker.process.exitcode)
+                    how = how_it_ended(worker.process.exitcode)
                     raise InternalError(f"worker processes die before they take a task ({how})")
                 worker = self._replace(worker)
 
@@ -277,74 +193,3 @@ def alive(pid: int) -> bool:
     except (PermissionError, OverflowError):
         return True
     return True
-
-
-def _serve(work: Callable[[Any], Any], pipe: Connection, note: Path | None, stack: Path | None) -> None:
-    """The worker's loop; ends when the parent's end of the pipe is gone. Ctrl-C is the parent's to handle."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    with contextlib.suppress(OSError):
-        if stack is not None:
-            faulthandler.register(STACK_SIGNAL, stack.open("w"), all_threads=False)
-    threading.Thread(target=_end_with_parent, daemon=True).start()
-    while True:
-        try:
-            task = pipe.recv()
-        except (EOFError, OSError):
-            return
-        if note is not None:
-            with contextlib.suppress(OSError):  # a full disk costs the note, not the run
-                note.write_text(f"{task}\n")
-        answer = attempt(work, task)
-        try:
-            pipe.send(answer)
-        except (BrokenPipeError, OSError):
-            return
-
-
-def _end_with_parent() -> None:
-    """A parent that was killed leaves no worker behind, even one in the middle of a long task."""
-    parent = parent_process()
-    if parent is not None:
-        parent.join()
-        os._exit(1)
-
-
-def attempt(work: Callable[[Any], Any], task: Any) -> tuple[Any, BaseException | None, str]:
-    try:
-        return work(task), None, ""
-    except Exception as error:
-        shown = error if isinstance(error, (UsageError, InternalError)) else InternalError(repr(error))
-        return None, _portable(shown), traceback.format_exc()
-    finally:
-        sys.stdout.flush()
-
-
-def _scratch() -> Path | None:
-    """A file for a worker to write its stack to; None where there is no room for one."""
-    try:
-        handle, name = tempfile.mkstemp(prefix="stalerow-", suffix=".stack")
-    except OSError:
-        return None
-    os.close(handle)
-    return Path(name)
-
-
-def _innermost(stack: str) -> str:
-    """'mamba_utils.py:459' of a stack as `faulthandler` writes it, leaving libraries' frames out."""
-    frames = re.findall(r'File "(.*?)", line (\d+) in', stack)
-    own = [(file, line) for file, line in frames if not _LIBRARY.search(file)]
-    return next((f"{Path(file).name}:{line}" for file, line in own or frames), "")
-
-
-def _portable(error: BaseException) -> BaseException:
-    """The error without what may not survive a pickle: its causes and its traceback."""
-    return type(error)(str(error))
-
-
-def _how(code: int | None) -> str:
-    if code is None:
-        return "closed its pipe"
-    if code < 0:
-        with contextlib.suppress(ValueError):
-            return f"killed by {signal.Signals(-code).name}"
-    return f"exited with code {code}"

@@ -1,9 +1,8 @@
 """Runs inside an environment that has vLLM: drives its own scheduler on a CPU and reports what it decided.
 
-Started by `live` as a file, with that environment's Python; it imports nothing of this project. One JSON
-object per line on stdin ({"config", "workload"}), one per line on stdout ({"meta", "workload", "trace"} or
-{"error"}). The scheduler, KV-cache manager, grouping and hashing are vLLM's; model layers, sampling and the
-platform are stood in for.
+Started by `live` as a file, with that environment's Python; it imports nothing of this project. One JSON object
+per line on stdin ({"config", "workload"}), one per line on stdout ({"meta", "workload", "trace"} or {"error"}). The
+scheduler, KV-cache manager, grouping and hashing are vLLM's; layers, sampling and the platform are stood in for.
 """
 
 import json
@@ -19,8 +18,9 @@ from typing import Any
 
 # The released packages must not find this folder's modules under their own imports' names.
 sys.path.insert(0, str(Path(__file__).parent))
-import driver_vllm  # type: ignore[import-not-found]
-from driver_vllm import DEFAULTS, MODEL, Released, hide_unloadable_packages, import_vllm
+import driver_setup  # type: ignore[import-not-found]
+from driver_setup import DEFAULTS, MODEL, hide_unloadable_packages
+from driver_vllm import Released, import_vllm  # type: ignore[import-not-found]
 
 sys.path = [entry for entry in sys.path if Path(entry or ".").resolve() != Path(__file__).resolve().parent]
 
@@ -277,10 +277,10 @@ def run_workload(api: Any, model_dir: str, task: dict[str, Any]) -> dict[str, An
 def prepare_folder(folder: Path) -> None:
     """Write the tiny model's config, and a sitecustomize for the helper processes that vLLM starts."""
     (folder / "config.json").write_text(json.dumps(MODEL), encoding="utf-8")
-    setup = str(Path(driver_vllm.__file__).resolve())
+    setup = str(Path(driver_setup.__file__).resolve())
     (folder / "sitecustomize.py").write_text(
         "import importlib.util\n"
-        f"spec = importlib.util.spec_from_file_location('driver_vllm', {setup!r})\n"
+        f"spec = importlib.util.spec_from_file_location('driver_setup', {setup!r})\n"
         "module = importlib.util.module_from_spec(spec)\n"
         "spec.loader.exec_module(module)\n"
         "module.hide_unloadable_packages()\n",

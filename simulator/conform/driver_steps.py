@@ -11,10 +11,12 @@ from typing import Any
 
 if __package__:
     from stalerow.simulator.conform import driver
-    from stalerow.simulator.conform.driver_vllm import DEFAULTS, Released
+    from stalerow.simulator.conform.driver_setup import DEFAULTS
+    from stalerow.simulator.conform.driver_vllm import Released
 else:
     import driver  # type: ignore[import-not-found, no-redef]
-    from driver_vllm import DEFAULTS, Released  # type: ignore[import-not-found, no-redef]
+    from driver_setup import DEFAULTS  # type: ignore[import-not-found, no-redef]
+    from driver_vllm import Released  # type: ignore[import-not-found, no-redef]
 
 Lists = dict[str, list[list[int]]]
 

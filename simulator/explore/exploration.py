@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Protocol
 
 from stalerow.simulator.campaign.executors import Executor
-from stalerow.simulator.campaign.workers import TICK_S, Done
+from stalerow.simulator.campaign.process import Done
+from stalerow.simulator.campaign.workers import TICK_S
 from stalerow.simulator.explore.progress import Progress, save
 from stalerow.simulator.explore.search import Lease
 

@@ -13,7 +13,7 @@ from functools import partial
 from stalerow.kernels.base.device import DeviceError
 from stalerow.kernels.base.memory import OutOfBounds
 from stalerow.kernels.sets import KernelSet
-from stalerow.simulator.engine.config import EngineConfig, GroupConfig
+from stalerow.simulator.engine.config import EngineConfig
 from stalerow.simulator.engine.core import Delivered, EngineCore
 from stalerow.simulator.engine.interface import Engine
 from stalerow.simulator.engine.policies import Policies
@@ -31,6 +31,7 @@ from stalerow.simulator.rank.v1 import RankV1
 from stalerow.simulator.rank.v2 import RankV2
 from stalerow.simulator.rank.wires import Wires
 from stalerow.simulator.run.blame import kernel_raised
+from stalerow.simulator.run.engine_config import engine_config
 from stalerow.simulator.run.engine_loop import EngineLoop
 from stalerow.simulator.run.events import event
 from stalerow.simulator.run.situations import Situations
@@ -282,44 +283,3 @@ class Simulation:
         busy = {r.request for s in self.engine.core.inflight_steps for r in s.rows}
         aborted = self.engine.core.abort(ids)
         self.marks.add("abort with work in flight", len(busy & {*aborted}))
-
-
-def engine_config(schedule: Schedule) -> EngineConfig:
-    """The engine's options for a schedule. The attention group holds the drafter's layer when there are drafts."""
-    p, limits = schedule.pipeline, schedule.limits
-    groups = tuple(
-        GroupConfig(
-            g.kind, g.block_size, draft=p.drafts > 0 and p.drafter == "mtp" and g.kind == "attention", spec=_spec(g)
-        )
-        for g in schedule.layout.groups
-    )
-    return EngineConfig(
-        groups=groups,
-        num_blocks=schedule.layout.num_blocks,
-        pipeline_parallel_size=p.pp,
-        num_speculative_tokens=p.drafts,
-        drafter=p.drafter,
-        num_speculative_tokens_per_batch_size=p.drafts_per_batch_size,
-        max_num_seqs=limits.max_num_seqs,
-        max_num_batched_tokens=limits.max_num_batched_tokens,
-        max_model_len=limits.max_model_len,
-        prefix_match_unit=limits.prefix_match_unit,
-        retention_interval=limits.retention_interval,
-        async_scheduling=p.async_scheduling,
-        model_runner=1 if p.runner == "v1" else 2,
-        enable_prefix_caching=limits.prefix_caching,
-        long_prefill_token_threshold=limits.long_prefill_token_threshold,
-        long_prefill_token_threshold_adaptive=limits.long_prefill_token_threshold_adaptive,
-        max_num_active_seqs=limits.max_num_active_seqs,
-        prefill_schedule_interval=limits.prefill_schedule_interval,
-        reserve_full_isl=limits.reserve_full_isl,
-        policy=limits.policy,
-        watermark=limits.watermark,
-        shared_prefix_checkpoint=limits.shared_prefix_checkpoint,
-        drop_draft_block=limits.drop_draft_block,
-        lookahead_hashes=limits.lookahead_hashes,
-    )
-
-
-def _spec(group) -> int:
-    return len(group.states)

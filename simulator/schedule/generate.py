@@ -14,14 +14,15 @@ drawn with `named`: only seeds that get a new option change. `tests/simulator/sc
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
-from typing import Literal, TypeVar, assert_never
+from typing import Literal, assert_never
 
 import msgspec
 
 from stalerow.kernels.base.layout import GroupSpec, Layout, StateSpec
 from stalerow.simulator.engine.config import DraftRanges, SchedulingPolicy
+from stalerow.simulator.schedule.choices import Choices
 from stalerow.simulator.schedule.choosers import Chooser
 from stalerow.simulator.schedule.choosers.family import seeded
 from stalerow.simulator.schedule.choosers.swarm import SwarmChooser
@@ -47,8 +48,6 @@ from stalerow.simulator.schedule.values import (
 )
 from stalerow.simulator.schedule.widen import widen
 
-T = TypeVar("T")
-
 PP_SIZES = (2, 4, 2, 3, 1)
 MAX_REQUESTS = 7
 LONG_BLOCKS = (0,) * 76 + (8, 12, 24, 40)
@@ -61,39 +60,6 @@ ORDERS: tuple[OrderKind, ...] = ("planned", "planned", "pct", "pos", "pct", "uni
 WIDE_WINDOW = 64
 """Channels with which two tokens of a window are more than the 256 bytes that a warp copies at once."""
 HOLDS = (0, 0, 0, 0, 0, 1, 1, 2, 2, 3, 4, 5, 6, 7, 8)
-
-
-class _Draw:
-    """Small helpers over a chooser."""
-
-    def __init__(self, chooser: Chooser) -> None:
-        self._chooser = chooser
-
-    def between(self, low: int, high: int, label: str) -> int:
-        return low + self._chooser.pick(high - low + 1, label)
-
-    def of(self, options: Sequence[T], label: str) -> T:
-        return options[self._chooser.pick(len(options), label)]
-
-    def named(self, options: Sequence[str], label: str) -> str:
-        """One of a list that may grow at its end: a seed's answer changes only if it becomes the new option."""
-        chosen = options[0]
-        for count, option in enumerate(options[1:], 2):
-            if self.chance(count, f"{label} {option}"):
-                chosen = option
-        return chosen
-
-    def chance(self, one_in: int, label: str) -> bool:
-        """True once in `one_in`; False is the simple answer."""
-        return self._chooser.pick(one_in, label) == one_in - 1
-
-    def part(self, make: Callable[[_Draw], T]) -> T:
-        """What `make` draws belongs together; a chooser that can use that has a method for it."""
-        together = getattr(self._chooser, "part", None)
-        if together is None:
-            return make(self)
-        made: T = together(lambda chooser: make(_Draw(chooser)))
-        return made
 
 
 def from_draw(draw: Draw) -> Schedule:
@@ -145,7 +111,7 @@ def genuine(schedule: Schedule) -> bool:
 
 def generate(chooser: Chooser, pp: int | None = None, runner: Runner | None = None) -> Schedule:
     """Draw a valid schedule."""
-    draw = _Draw(chooser)
+    draw = Choices(chooser)
     chosen_pp = draw.of(PP_SIZES, "pp")
     chosen_runner: Runner = "v1" if draw.chance(10, "runner") else "v2"
     pp, runner = pp or chosen_pp, runner or chosen_runner
@@ -180,7 +146,7 @@ def generate(chooser: Chooser, pp: int | None = None, runner: Runner | None = No
 
 
 def _requests(
-    draw: _Draw, drafts: int, block_size: int, policy: SchedulingPolicy
+    draw: Choices, drafts: int, block_size: int, policy: SchedulingPolicy
 ) -> tuple[tuple[Request, ...], tuple[Abort, ...]]:
     count = draw.between(1, MAX_REQUESTS, "requests")
     shared = draw.of((0, 2, 3), "shared prefix blocks") * block_size
@@ -204,7 +170,7 @@ def _requests(
 
 
 def _request(
-    draw: _Draw, *, i: int, arrival: int, drafts: int, block_size: int, shared: int, priorities: bool
+    draw: Choices, *, i: int, arrival: int, drafts: int, block_size: int, shared: int, priorities: bool
 ) -> tuple[Request, list[Abort]]:
     """Request number `i` and its abort, if it has one."""
     name = f"r{i}"
@@ -244,7 +210,7 @@ def _request(
     return request, aborts
 
 
-def _draft_ranges(draw: _Draw, drafts: int) -> DraftRanges:
+def _draft_ranges(draw: Choices, drafts: int) -> DraftRanges:
     """Fewer drafts, or none, where more rows share a step."""
     if not drafts or not draw.chance(10, "drafts per batch size"):
         return ()
@@ -252,7 +218,7 @@ def _draft_ranges(draw: _Draw, drafts: int) -> DraftRanges:
     return (1, alone, drafts), (alone + 1, 64, fewer)
 
 
-def _resets(draw: _Draw, preempting: bool) -> tuple[Reset, ...]:
+def _resets(draw: Choices, preempting: bool) -> tuple[Reset, ...]:
     """Resets of the prefix cache, most of them with requests running if `preempting`."""
     if not draw.chance(10, "cache reset"):
         return ()
@@ -261,7 +227,9 @@ def _resets(draw: _Draw, preempting: bool) -> tuple[Reset, ...]:
     return tuple(Reset(step=step, running=preempting and step not in idle) for step in steps)
 
 
-def _limits(draw: _Draw, drafts: int, block_size: int, requests: Sequence[Request], policy: SchedulingPolicy) -> Limits:
+def _limits(
+    draw: Choices, drafts: int, block_size: int, requests: Sequence[Request], policy: SchedulingPolicy
+) -> Limits:
     longest = max(r.prompt_len + r.max_tokens for r in requests)
     threshold = draw.of((0,) * 10 + (block_size, block_size + 3), "chunk threshold")
     if drafts and draw.chance(20, "chunks of a few tokens"):
@@ -284,7 +252,7 @@ def _limits(draw: _Draw, drafts: int, block_size: int, requests: Sequence[Reques
     )
 
 
-def _layout(draw: _Draw, drafts: int, block_size: int, limits: Limits, requests: Sequence[Request]) -> Layout:
+def _layout(draw: Choices, drafts: int, block_size: int, limits: Limits, requests: Sequence[Request]) -> Layout:
     conv = StateSpec("conv", draw.of((4, 5, 9), "conv dim"), draw.of((2, 4), "conv element"))
     temporal = StateSpec("temporal", draw.of((8, 13, 11), "temporal dim"), draw.of((2, 1, 4), "temporal element"))
     shapes = ((conv, temporal), (temporal,), (conv,), (conv, temporal, temporal))
@@ -309,7 +277,7 @@ def _layout(draw: _Draw, drafts: int, block_size: int, limits: Limits, requests:
     )
 
 
-def _order(draw: _Draw, pp: int) -> Order:
+def _order(draw: Choices, pp: int) -> Order:
     kind = draw.of(ORDERS, "order kind")
     if kind != "planned":
         return Order(rule=_rule(draw, kind))
@@ -321,7 +289,7 @@ def _order(draw: _Draw, pp: int) -> Order:
     return Order(holds=tuple(holds))
 
 
-def _rule(draw: _Draw, kind: Literal["uniform", "pct", "pos"]) -> Rule:
+def _rule(draw: Choices, kind: Literal["uniform", "pct", "pos"]) -> Rule:
     seed = draw.between(0, (1 << 32) - 1, "order seed")
     match kind:
         case "uniform":
@@ -334,7 +302,7 @@ def _rule(draw: _Draw, kind: Literal["uniform", "pct", "pos"]) -> Rule:
             assert_never(kind)
 
 
-def _hold(draw: _Draw, *, i: int, at: int, names: Sequence[str]) -> Hold:
+def _hold(draw: Choices, *, i: int, at: int, names: Sequence[str]) -> Hold:
     at += draw.between(1, 120, f"hold {i} gap")
     length = draw.of((1, 4, 16, 64), f"hold {i} length")
     return Hold(at=at, actor=draw.of(names, f"hold {i} actor"), decisions=length)

@@ -22,8 +22,8 @@ from stalerow.simulator.rank.operations import Forward, Operation, Postprocess, 
 from stalerow.simulator.rank.policy import RankPolicy
 from stalerow.simulator.rank.v2 import RankV2
 from stalerow.simulator.rank.wires import Wires
+from stalerow.simulator.run.engine_config import engine_config
 from stalerow.simulator.run.engine_loop import EngineLoop
-from stalerow.simulator.run.simulation import engine_config
 from stalerow.simulator.schedule.choosers.latency import EarliestFirst
 from stalerow.simulator.serve.acceptance import Acceptance
 from stalerow.simulator.serve.client import Client

@@ -19,7 +19,8 @@ import msgspec
 from stalerow.kernels.base.layout import Layout
 from stalerow.kernels.sets import KernelSet
 from stalerow.simulator.campaign.findings import Tally
-from stalerow.simulator.campaign.workers import TICK_S, Done, Workers
+from stalerow.simulator.campaign.process import Done
+from stalerow.simulator.campaign.workers import TICK_S, Workers
 from stalerow.simulator.errors import InternalError, UsageError
 from stalerow.simulator.run.subject import Subject
 from stalerow.simulator.schedule.draw import Draw

@@ -9,7 +9,8 @@ from typing import NamedTuple
 
 import pytest
 
-from stalerow.simulator.campaign.shrink import shrink, signature
+from stalerow.simulator.campaign.candidates import signature
+from stalerow.simulator.campaign.shrink import shrink
 from stalerow.simulator.draw.picture import picture
 from stalerow.simulator.faults import resolve
 from stalerow.simulator.run.subject import Subject

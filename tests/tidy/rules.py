@@ -60,7 +60,7 @@ def kernels_know_no_requests(repository: Repository) -> Iterator[str]:
 
 @rule
 def no_circles(repository: Repository) -> Iterator[str]:
-    """At import time no modules import each other; inside functions and for annotations only those that are listed."""
+    """No modules import each other: when they are loaded, inside functions, or for annotations."""
     at_load, ever = defaultdict(set), defaultdict(set)
     for found in repository.imports():
         ever[found.importer].add(found.imported)
@@ -68,14 +68,8 @@ def no_circles(repository: Repository) -> Iterator[str]:
             at_load[found.importer].add(found.imported)
     for group in circles(at_load):
         yield f"import each other when loaded: {', '.join(sorted(group))}"
-    seen = {frozenset(name.removeprefix("stalerow.") for name in group) for group in circles(ever)}
-    for group in seen - set(known.CIRCLES):
-        # A listed group that has lost a member is still the same circle, which may only shrink.
-        if not any(group < listed for listed in known.CIRCLES):
-            yield f"import each other: {', '.join(sorted(group))}"
-    for listed in known.CIRCLES:
-        if not any(group <= listed for group in seen):
-            yield f"known.CIRCLES lists a circle that is gone: {', '.join(sorted(listed))}"
+    for group in circles(ever):
+        yield f"import each other: {', '.join(sorted(group))}"
 
 
 @rule
@@ -184,14 +178,11 @@ def every_file_says_its_idea(repository: Repository) -> Iterator[str]:
 
 @rule
 def files_are_short(repository: Repository) -> Iterator[str]:
-    """At most `MOST_LINES` lines of Python, but for the listed files."""
+    """At most `MOST_LINES` lines of Python."""
     for path, text in repository.files.items():
         lines = text.count("\n")
-        if path.endswith(".py") and lines > known.LONG_FILES.get(path, known.MOST_LINES):
-            yield f"{path} has {lines} lines: at most {known.LONG_FILES.get(path, known.MOST_LINES)}; split it by idea"
-    for path in known.LONG_FILES:
-        if repository.files.get(path, "").count("\n") <= known.MOST_LINES:
-            yield f"known.LONG_FILES lists {path}, which is short or gone"
+        if path.endswith(".py") and lines > known.MOST_LINES:
+            yield f"{path} has {lines} lines: at most {known.MOST_LINES}; split it by idea"
 
 
 @rule

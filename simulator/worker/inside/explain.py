@@ -2,40 +2,43 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
-from stalerow.kernels.base.layout import StateEntry
+from stalerow.kernels.base.layout import Layout, StateEntry
 from stalerow.kernels.base.patterns import salt
 from stalerow.simulator.oracle.effect import ColumnCopy
 from stalerow.simulator.oracle.explain.decode import Decoder, Provenance
+from stalerow.simulator.oracle.ledger import Ledger
 from stalerow.simulator.oracle.violations import Violation
-from stalerow.simulator.truth.plan import PlanRow
+from stalerow.simulator.truth.plan import Planner, PlanRow
 from stalerow.simulator.worker.inside.metadata import Batch
-
-if TYPE_CHECKING:
-    from stalerow.simulator.worker.inside.judge import Judge
 
 ROOT_KINDS = {"poison": "uninitialised read", "null": "uninitialised read", "zero": "uninitialised read"}
 
 
+@dataclass(frozen=True)
 class Explainer:
-    """Makes the violations of one rank."""
+    """Makes the violations of rank `index`. `pages` are as they should be; `numbers` are the worker's for a request."""
 
-    def __init__(self, judge: Judge) -> None:
-        self._judge = judge
+    index: int
+    layout: Layout
+    planner: Planner
+    ledger: Ledger
+    pages: np.ndarray
+    numbers: Callable[[str], dict[str, int] | None]
 
     def _made(self, **fields: object) -> Violation:
-        return Violation(rank=self._judge.rank.index, **fields)  # type: ignore[arg-type]
+        return Violation(rank=self.index, **fields)  # type: ignore[arg-type]
 
     def _decoder(self) -> Decoder:
-        return Decoder(self._judge.planner, self._judge.layout)
+        return Decoder(self.planner, self.layout)
 
     def _when(self, launch: str, of: int, during: int) -> str:
         when = f"{launch} of step {of}" + (f" during step {during}" if during != of else "")
-        return f"{when} on rank {self._judge.rank.index}"
+        return f"{when} on rank {self.index}"
 
     def wrong_memory(
         self,
@@ -51,7 +54,7 @@ class Explainer:
 
         A block that a copy hit though nobody asked for it says more than the one that was left without it.
         """
-        ledger = self._judge.ledger
+        ledger = self.ledger
         differing = np.argwhere(wanted != actual)
         targets = self._targets(copies)
         hit = [place for place in differing if targets and int(place[1]) not in targets]
@@ -99,17 +102,16 @@ class Explainer:
 
     def _targets(self, copies: Sequence[ColumnCopy]) -> dict[int, str]:
         """The request that each block was to be written for."""
-        judge = self._judge
-        return {c.target_block(judge.ledger, e.group): c.request for c in copies for e in judge.layout.states}
+        return {c.target_block(self.ledger, e.group): c.request for c in copies for e in self.layout.states}
 
     def _earlier(self, layer: int, block: int) -> np.ndarray:
-        page: np.ndarray = self._judge.pages[layer, block]
+        page: np.ndarray = self.pages[layer, block]
         return page
 
     def _content(self, page: np.ndarray, layer: int, block: int, byte: int) -> tuple[Provenance, StateEntry | None]:
         """Whose bytes the part of a page around `byte` is, seen as its owners' kind of page."""
-        judge, layout = self._judge, self._judge.layout
-        groups = [o.group for o in judge.ledger.owners.get(block, [])] or list(layout.recurrent_groups)
+        layout = self.layout
+        groups = [o.group for o in self.ledger.owners.get(block, [])] or list(layout.recurrent_groups)
         decoder = self._decoder()
         for group in groups:
             if layout.groups[group].kind == "attention":
@@ -149,13 +151,12 @@ class Explainer:
 
     def batch(self, during: int, requests: tuple[str, ...], batch: Batch) -> Iterator[Violation]:
         """Counts, columns and slots that the layers get, against the plan."""
-        judge = self._judge
         for i, request in enumerate(requests):
-            row = judge.planner.plans[during].rows[request]
+            row = self.planner.plans[during].rows[request]
             tokens = int(batch.query_start_loc[i + 1] - batch.query_start_loc[i])
             found = {"tokens": tokens, "seq_len": int(batch.seq_lens[i])}
             wanted = {"tokens": row.num_tokens, "seq_len": row.start + row.num_tokens}
-            numbers = judge.rank.numbers(request)
+            numbers = self.numbers(request)
             if numbers is not None:
                 found["state_idx"], wanted["state_idx"] = numbers["state_idx"], row.column
             if batch.is_spec[i] and row.is_spec and row.start:
@@ -189,9 +190,8 @@ class Explainer:
 
     def _slot_mapping(self, during: int, requests: tuple[str, ...], batch: Batch) -> Iterator[Violation]:
         """Where attention writes its tokens, against where its own table says it reads them."""
-        judge = self._judge
-        for group in judge.layout.attention_groups:
-            size, mapping, table = judge.layout.groups[group].block_size, batch.slot_mapping[group], batch.tables[group]
+        for group in self.layout.attention_groups:
+            size, mapping, table = self.layout.groups[group].block_size, batch.slot_mapping[group], batch.tables[group]
             assert mapping is not None
             assert table is not None
             for i, request in enumerate(requests):
@@ -223,15 +223,14 @@ class Explainer:
         self, during: int, rows: Sequence[PlanRow], batch: Batch, damage: np.ndarray, before: np.ndarray
     ) -> Iterator[Violation]:
         """Rows whose forward read something else than their own prefix."""
-        judge = self._judge
         decoder = None
         for i, row in enumerate(rows):
             for unit in np.flatnonzero(damage[i]).tolist():
                 decoder = decoder or self._decoder()
-                if unit >= len(judge.layout.states):
+                if unit >= len(self.layout.states):
                     yield self._forward("wrong position", during, row.request, "reads keys that are not its own")
                     break
-                entry = judge.layout.states[unit]
+                entry = self.layout.states[unit]
                 offset = int(batch.accepted[i]) - 1 if batch.is_spec[i] else 0
                 column = 0 if entry.conv_width else offset
                 block = int(batch.columns[entry.group_index, i, column])
@@ -241,7 +240,7 @@ class Explainer:
                 break
 
     def _read(self, during: int, row: PlanRow, entry: StateEntry, block: int, found: Provenance) -> Violation:
-        ledger = self._judge.ledger
+        ledger = self.ledger
         if found.what in ROOT_KINDS:
             kind = ROOT_KINDS[found.what]
         elif found.what == "state" and row.request not in found.requests:

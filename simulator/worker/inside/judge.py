@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -25,10 +24,8 @@ from stalerow.simulator.truth.plan import PlanRow
 from stalerow.simulator.worker.inside.explain import Explainer
 from stalerow.simulator.worker.inside.metadata import Batch
 from stalerow.simulator.worker.inside.recorder import RankRecorder
+from stalerow.simulator.worker.inside.watched import Watched
 from stalerow.simulator.worker.protocol import RankStep
-
-if TYPE_CHECKING:
-    from stalerow.simulator.worker.inside.rank import Rank
 
 Report = Callable[[Violation], None]
 DIGEST_BYTES = 16
@@ -37,14 +34,13 @@ DIGEST_BYTES = 16
 class Judge:
     """One rank's judge. `launches` counts what ran; `records` are kept for comparing, if there is a `recorder`."""
 
-    def __init__(self, rank: Rank, marks: Marks, report: Report, recorder: RankRecorder | None) -> None:
+    def __init__(self, rank: Watched, marks: Marks, report: Report, recorder: RankRecorder | None) -> None:
         self.rank, self.marks, self._report, self._recorder = rank, marks, report, recorder
         self.layout, self.planner = rank.schedule.layout, rank.planner
         self.ledger = Ledger(self.layout)
-        self.explain = Explainer(self)
-        self._max_rows = rank.runner.max_num_reqs
-        self._shadow = Shadow(self.layout, self._max_rows, rank._tables.max_blocks)
+        self._shadow = Shadow(self.layout, rank.max_rows, rank.max_blocks)
         self.pages = self._shadow.pages
+        self.explain = Explainer(rank.index, self.layout, self.planner, self.ledger, self.pages, rank.numbers)
         self._before = rank.memory.pages.copy()
         self._writers: list[str] = []
         self._digest = hashlib.blake2b(digest_size=DIGEST_BYTES)

@@ -42,6 +42,10 @@ def serve() -> None:
         from stalerow.simulator.worker.inside.warm import warm_up
 
         engine = warm_up()
+        # Only now: it imports the engine's modules.
+        from stalerow.simulator.worker.inside.running import first_run
+
+        first_run(engine)
     except Exception as error:
         last = " ".join(str(error).split()) or type(error).__name__
         protocol.write(replies, protocol.Failed(f"the engine cannot be imported ({type(error).__name__}: {last})"))
@@ -74,7 +78,7 @@ def in_fork(engine, question) -> bytes:
         status = 1
         try:
             os.close(reading)
-            from stalerow.simulator.worker.inside.world import run
+            from stalerow.simulator.worker.inside.running import run
 
             answer = msgspec.msgpack.encode(run(engine, question))
             with os.fdopen(writing, "wb") as stream:

@@ -7,7 +7,7 @@ Hidden states are int64 [tokens, 2]: the damage that a row carries, and which re
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import nn
@@ -23,9 +23,7 @@ from vllm.v1.worker.gpu.spec_decode.speculator import BaseSpeculator
 
 from stalerow.kernels.base.layout import GroupSpec
 from stalerow.simulator.truth.streams import FIRST_TOKEN, VOCABULARY, mix64
-
-if TYPE_CHECKING:
-    from stalerow.simulator.worker.inside.rank import Rank
+from stalerow.simulator.worker.inside.watched import Stage
 
 CERTAIN = 50.0
 """The logit of the token that the model wants; all others are 0."""
@@ -111,7 +109,7 @@ class Model(nn.Module):  # type: ignore[misc]
 
     is_hybrid = has_inner_state = supports_pp = True
 
-    def __init__(self, rank: Rank, vocabulary: int) -> None:
+    def __init__(self, rank: Stage, vocabulary: int) -> None:
         super().__init__()
         self.rank, self.vocabulary = [rank], vocabulary
 
@@ -143,7 +141,7 @@ def place(number: int, position: int) -> int:
     return (number + 1 << 32) | position
 
 
-def wanted(rank: Rank, damage: int, where: int) -> int:
+def wanted(rank: Stage, damage: int, where: int) -> int:
     """The token that follows a place: the true one, or another one if the row is damaged."""
     number, position = (where >> 32) - 1, where & 0xFFFFFFFF
     if number < 0:
@@ -161,7 +159,7 @@ class Drafter(BaseSpeculator):  # type: ignore[misc]
     supports_mm_inputs = enable_adaptive_verification = False
     draft_logits = model = pcp_manager = None
 
-    def __init__(self, rank: Rank, drafts: int) -> None:
+    def __init__(self, rank: Stage, drafts: int) -> None:
         self._rank, self._drafts = rank, drafts
         self.attn_groups: list[Any] = []
 

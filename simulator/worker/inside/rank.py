@@ -60,9 +60,8 @@ class Rank:
         self.judge: Judge
         backend = NumpyBackend()
         width = max(table.shape[1] for table in self._gathered_tables())
-        rows = self.runner.max_num_reqs
-        self._tables = BlockTables(schedule.layout, rows, width, backend)
-        self._slots = SlotState(rows, 1, backend)
+        self._tables = BlockTables(schedule.layout, self.max_rows, width, backend)
+        self._slots = SlotState(self.max_rows, 1, backend)
         self._watch()
 
     def _build(self) -> Any:
@@ -94,6 +93,14 @@ class Rank:
 
     def _gathered_tables(self) -> list[Any]:
         return list(self.runner.block_tables.input_block_tables)
+
+    @property
+    def max_rows(self) -> int:
+        return int(self.runner.max_num_reqs)
+
+    @property
+    def max_blocks(self) -> int:
+        return self._tables.max_blocks
 
     def gathered_row(self, group: int, row: int, count: int) -> list[int]:
         """The first `count` block ids of a batch row, as gathered."""

@@ -13,27 +13,9 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from stalerow.kernels.base.layout import GroupSpec, Layout, StateSpec
-from stalerow.simulator.schedule.values import Limits, Pipeline, Request, Schedule
 from stalerow.simulator.worker.inside import kernels, shims
 
 MODEL_LEN = 4096
-FIRST = Schedule(
-    pipeline=Pipeline(pp=2, drafts=1),
-    layout=Layout(
-        groups=(
-            GroupSpec("recurrent", 4, states=(StateSpec("conv", 4, 2), StateSpec("temporal", 8, 2))),
-            GroupSpec("attention", 4, kv_bytes=8),
-        ),
-        layers=1,
-        num_blocks=64,
-        num_drafts=1,
-    ),
-    limits=Limits(max_model_len=64),
-    requests=tuple(Request(id=f"r{i}", prompt_len=6, max_tokens=5, stream=i, accepted=(1,)) for i in range(2)),
-)
-"""What the child runs once before it forks."""
-
 
 DISPENSABLE = (
     "long_prefill_token_threshold_adaptive",
@@ -65,9 +47,7 @@ def warm_up() -> Engine:
     api.config = _remembering(api, folder.name)
     shims.after_import()
     kernels.install(compiled)
-    engine = Engine(str(api.version), api, steps, folder.name, folder)
-    _first_run(engine)
-    return engine
+    return Engine(str(api.version), api, steps, folder.name, folder)
 
 
 def _drivers() -> list[Any]:
@@ -76,7 +56,7 @@ def _drivers() -> list[Any]:
 
     folder = os.path.join(stalerow.simulator.__path__[0], "conform")
     sys.path.insert(0, folder)
-    steps = importlib.import_module("driver_steps")  # brings the other two
+    steps = importlib.import_module("driver_steps")  # brings the others
     sys.path[:] = [entry for entry in sys.path if os.path.abspath(entry or ".") != os.path.abspath(folder)]
     return [sys.modules["driver"], sys.modules["driver_vllm"], steps]
 
@@ -119,11 +99,3 @@ def _without_unknown(cls: Any) -> Any:
         return cls(**taken)
 
     return make
-
-
-def _first_run(engine: Engine) -> None:
-    """Run a small schedule here, so that no fork imports modules or rewrites kernels that this process can."""
-    from stalerow.simulator.worker.inside.world import World
-    from stalerow.simulator.worker.protocol import Run
-
-    World(engine, Run(schedule=FIRST)).run()

@@ -8,7 +8,8 @@ import pytest
 from stalerow.simulator.campaign import leases
 from stalerow.simulator.campaign.executors import InProcess
 from stalerow.simulator.campaign.leases import Lease, Leases
-from stalerow.simulator.campaign.workers import Done, Workers
+from stalerow.simulator.campaign.process import Done
+from stalerow.simulator.campaign.workers import Workers
 
 
 def double(task):

@@ -4,7 +4,8 @@ import pytest
 from msgspec import UNSET
 from msgspec.structs import replace
 
-from stalerow.simulator.campaign.shrink import shrink, signature
+from stalerow.simulator.campaign.candidates import signature
+from stalerow.simulator.campaign.shrink import shrink
 from stalerow.simulator.run.subject import Subject
 from stalerow.simulator.schedule.edits import edits
 from stalerow.simulator.schedule.generate import from_seed

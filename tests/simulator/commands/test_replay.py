@@ -8,7 +8,7 @@ import pytest
 from rich.console import Console
 
 from stalerow.simulator.campaign import failures, findings
-from stalerow.simulator.campaign.shrink import signature
+from stalerow.simulator.campaign.candidates import signature
 from stalerow.simulator.campaign.trials import Reduction, Trial
 from stalerow.simulator.commands.cli import main
 from stalerow.simulator.run.subject import Subject

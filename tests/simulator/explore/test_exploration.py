@@ -4,7 +4,7 @@ import msgspec
 import pytest
 
 from stalerow.simulator.campaign.executors import InProcess
-from stalerow.simulator.campaign.workers import Done
+from stalerow.simulator.campaign.process import Done
 from stalerow.simulator.errors import UsageError
 from stalerow.simulator.explore import exploration
 from stalerow.simulator.explore.bounds import Bounds, total

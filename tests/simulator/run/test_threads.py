@@ -13,7 +13,8 @@ import pytest
 from stalerow.kernels.external import DownloadError
 from stalerow.kernels.external.wheel import fetch
 from stalerow.kernels.sets import KernelSet, kernel_set
-from stalerow.simulator.campaign.shrink import shrink, signature
+from stalerow.simulator.campaign.candidates import signature
+from stalerow.simulator.campaign.shrink import shrink
 from stalerow.simulator.draw.picture import picture
 from stalerow.simulator.errors import UsageError
 from stalerow.simulator.oracle.violations import Violation

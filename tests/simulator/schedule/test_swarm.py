@@ -1,6 +1,7 @@
 """A swarm leaves whole features out, others for another number, and says so in the command."""
 
-from stalerow.simulator.campaign.shrink import shrink, signature
+from stalerow.simulator.campaign.candidates import signature
+from stalerow.simulator.campaign.shrink import shrink
 from stalerow.simulator.run.subject import Subject
 from stalerow.simulator.schedule.choosers.swarm import FEATURES, SwarmChooser, left_out
 from stalerow.simulator.schedule.draw import Draw
