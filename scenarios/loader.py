@@ -17,7 +17,7 @@ import msgspec
 from stalerow.scenarios.scenario import FORMAT, Scenario
 from stalerow.simulator.errors import UsageError
 from stalerow.simulator.files import parse_data, read_data
-from stalerow.simulator.oracle.violations import KINDS
+from stalerow.simulator.oracle.kinds import KINDS
 from stalerow.simulator.schedule.file import modern, with_nulls
 from stalerow.simulator.schedule.values import validate
 

@@ -1,7 +1,8 @@
 """What every kind of violation and every mark means: one Markdown page each, for the terminal and for the page.
 
-The pages lie in `meanings/`, named after the kind or mark. Each says what it means, what usually causes it, which
-public bug looked like this, and what to look at next.
+Kinds have theirs beside their names (`oracle.kinds`); those of marks, and of what a campaign reports besides, lie in
+`meanings/`. Each says what it means, what usually causes it, which public bug looked like this, and what to look at
+next.
 """
 
 from __future__ import annotations
@@ -12,7 +13,8 @@ from importlib.resources import files
 from typing import TYPE_CHECKING
 
 from stalerow.simulator.errors import UsageError
-from stalerow.simulator.oracle.violations import KINDS, MARKS
+from stalerow.simulator.oracle.kinds import KINDS, PAGES
+from stalerow.simulator.oracle.violations import MARKS
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -45,6 +47,9 @@ def markdown(name: str) -> str:
         near = difflib.get_close_matches(name.lower(), names(), n=3, cutoff=0.4)
         hint = f"did you mean {' or '.join(map(repr, near))}?" if near else "'stalerow explain' lists them all"
         raise UsageError(f"{name!r} is not a kind of violation or a mark: {hint}")
+    for kind, page in PAGES.items():
+        if _slug(kind) == wanted:
+            return f"# {kind}\n{page}"
     return (files("stalerow.simulator.draw") / "meanings" / f"{wanted}.md").read_text(encoding="utf-8")
 
 

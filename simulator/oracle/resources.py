@@ -12,7 +12,8 @@ from dataclasses import dataclass, field
 
 from stalerow.simulator.engine.config import EngineConfig
 from stalerow.simulator.engine.step import Step
-from stalerow.simulator.oracle.violations import ENGINE, Kind, Violation
+from stalerow.simulator.oracle.kinds import Kind
+from stalerow.simulator.oracle.violations import ENGINE, Violation
 
 MAX_FUTILE_PREEMPTIONS = 3
 """Times that one request may be preempted while nobody is given a token before it is called a loop."""

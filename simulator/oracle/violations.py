@@ -1,34 +1,12 @@
-"""What can go wrong, in a fixed vocabulary, with one sentence and the provenance of the bytes."""
+"""What went wrong: a kind, one sentence and the provenance of the bytes; and the situations worth testing."""
 
 from __future__ import annotations
 
-from typing import Literal, get_args
+from typing import Literal
 
 import msgspec
 
-Kind = Literal[
-    "cross-request copy",
-    "use after free",
-    "stale slot",
-    "wrong position",
-    "torn copy",
-    "uninitialised read",
-    "null block write",
-    "poisoned cache",
-    "dead binding",
-    "rank divergence",
-    "output divergence",
-    "out of bounds",
-    "leak",
-    "starvation",
-    "preemption loop",
-    "racing writes",
-    "kernel raised",
-    "broken rule",
-    "engine raised",
-]
-KINDS: tuple[str, ...] = get_args(Kind)
-"""Each has a page in `draw/meanings` that says what it means."""
+from stalerow.simulator.oracle.kinds import Kind
 
 ENGINE = -1
 """The rank of a violation that no rank has a part in: the engine's own."""

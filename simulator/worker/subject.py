@@ -7,7 +7,8 @@ from typing import Literal, Protocol, runtime_checkable
 
 from stalerow.simulator.draw.record import Event
 from stalerow.simulator.errors import InternalError, UsageError
-from stalerow.simulator.oracle.violations import Kind, Violation
+from stalerow.simulator.oracle.kinds import Kind
+from stalerow.simulator.oracle.violations import Violation
 from stalerow.simulator.run.outcome import Outcome
 from stalerow.simulator.schedule.values import Schedule
 from stalerow.simulator.worker import protocol

@@ -16,7 +16,8 @@ from stalerow.simulator.oracle.explain.decode import Decoder
 from stalerow.simulator.oracle.explain.evidence import Evidence
 from stalerow.simulator.oracle.explain.numbers import counted
 from stalerow.simulator.oracle.explain.wording import copying_row, launch, stray_write, violation
-from stalerow.simulator.oracle.violations import Kind, Violation
+from stalerow.simulator.oracle.kinds import Kind
+from stalerow.simulator.oracle.violations import Violation
 from stalerow.simulator.rank.operations import Copying
 
 

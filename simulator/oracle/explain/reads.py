@@ -15,7 +15,8 @@ from stalerow.simulator.oracle.explain.decode import Decoder, Provenance
 from stalerow.simulator.oracle.explain.evidence import Evidence
 from stalerow.simulator.oracle.explain.numbers import counted
 from stalerow.simulator.oracle.explain.wording import violation
-from stalerow.simulator.oracle.violations import Kind, Violation
+from stalerow.simulator.oracle.kinds import Kind
+from stalerow.simulator.oracle.violations import Violation
 from stalerow.simulator.rank.operations import Forward
 from stalerow.simulator.truth.plan import PlanRow
 

@@ -10,8 +10,9 @@ from stalerow.simulator.oracle.expected import Held, before_forward
 from stalerow.simulator.oracle.explain.evidence import Evidence
 from stalerow.simulator.oracle.explain.numbers import counted
 from stalerow.simulator.oracle.explain.wording import launch, violation
+from stalerow.simulator.oracle.kinds import Kind
 from stalerow.simulator.oracle.slots import WrongNumber
-from stalerow.simulator.oracle.violations import Kind, Violation
+from stalerow.simulator.oracle.violations import Violation
 from stalerow.simulator.rank.batch import Batch
 from stalerow.simulator.rank.operations import Indices, Operation, PostUpdate
 from stalerow.simulator.truth.plan import Planner, PlanRow

@@ -15,7 +15,8 @@ from stalerow.kernels.base.layout import StateEntry
 from stalerow.simulator.oracle.effect import region
 from stalerow.simulator.oracle.explain.decode import Decoder
 from stalerow.simulator.oracle.explain.evidence import Evidence
-from stalerow.simulator.oracle.violations import Kind, Violation
+from stalerow.simulator.oracle.kinds import Kind
+from stalerow.simulator.oracle.violations import Violation
 from stalerow.simulator.rank.operations import Copying, Forward, Operation, Postprocess
 
 

@@ -10,7 +10,7 @@ from stalerow.kernels.sets import kernel_set
 from stalerow.scenarios import catalogue
 from stalerow.simulator.errors import UsageError
 from stalerow.simulator.faults import Fault, builtin_faults, resolve
-from stalerow.simulator.oracle.violations import KINDS
+from stalerow.simulator.oracle.kinds import KINDS
 from stalerow.simulator.run.outcome import run
 from stalerow.simulator.schedule.generate import from_seed
 

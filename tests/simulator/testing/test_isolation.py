@@ -5,7 +5,8 @@ from collections import Counter
 import pytest
 
 from stalerow.kernels.sets import kernel_set
-from stalerow.simulator.oracle.violations import KINDS, MARKS
+from stalerow.simulator.oracle.kinds import KINDS
+from stalerow.simulator.oracle.violations import MARKS
 from stalerow.simulator.run.outcome import Outcome, run
 from stalerow.simulator.schedule.draw import Draw
 from stalerow.simulator.schedule.generate import from_draw, from_seed
