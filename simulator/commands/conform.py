@@ -1,7 +1,8 @@
 """Compare the scheduler with a released engine's: recorded runs field by field, or random workloads live.
 
 Recorded runs need nothing but their files. With --live an installed vLLM runs random workloads in a child process; a
-difference is shrunk, printed and saved with the command that repeats it.
+difference is shrunk, printed and saved with the command that repeats it. With --worker it is our ranks that are
+compared with a release's own worker (`conform_worker`).
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from stalerow.simulator.commands.options import add_json, positive, seed_list
+from stalerow.simulator.commands.options import add_json, add_worker, positive, seed_list
 from stalerow.simulator.errors import UsageError
 
 if TYPE_CHECKING:
@@ -30,12 +31,16 @@ def configure(parser: argparse.ArgumentParser) -> None:
     from stalerow.simulator.engine import profile_names
 
     parser.add_argument(
-        "traces", metavar="TRACE", nargs="*", help="recorded runs, or folders of them; with --live, saved workloads"
+        "traces",
+        metavar="TRACE",
+        nargs="*",
+        help="recorded runs, or folders of them; with --live or --worker, what they saved",
     )
     parser.add_argument(
         "--profile", choices=profile_names(), default=None, help="rules to compare (default: those of the release)"
     )
     parser.add_argument("--live", action="store_true", help="compare random workloads with an installed vLLM")
+    add_worker(parser, python=False)
     parser.add_argument("--python", metavar="PATH", default=None, help="Python of an environment that has vLLM")
     parser.add_argument("--runs", type=positive, default=None, metavar="N", help=f"workloads (default: {RUNS})")
     parser.add_argument("--seeds", type=seed_list, default=None, metavar="SEEDS", help="A:B, 3,7,9:40 or a file")
@@ -46,11 +51,17 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def execute(args: argparse.Namespace) -> int:
     from stalerow.simulator.draw.results import console
 
+    if args.worker:
+        from stalerow.simulator.commands import conform_worker
+
+        if args.live or args.profile:
+            raise UsageError("--worker brings its own scheduler and rules: leave out --live and --profile")
+        return conform_worker.execute(args, console())
     if args.live:
         return _live(args, console())
     for name in ("python", "runs", "seeds", "save"):
         if getattr(args, name) is not None:
-            raise UsageError(f"--{name} belongs to --live: leave it out, or add --live")
+            raise UsageError(f"--{name} belongs to --live or --worker: leave it out, or add one of them")
     if not args.traces:
         raise UsageError("nothing to compare with: give recorded runs (files or folders), or --live --python PATH")
     return _recorded(args, console())
@@ -66,8 +77,8 @@ def _recorded(args: argparse.Namespace, out: Console) -> int:
             results.append(conform_trace(file, args.profile))
         except ValueError as error:
             raise UsageError(str(error)) from None
-        _print(out, results[-1], max(len(f.name) for f in files) - len(".json"))
-    return _total(args, out, results)
+        show(out, results[-1], max(len(f.name) for f in files) - len(".json"))
+    return total(args, out, results)
 
 
 def _files(path: Path) -> list[Path]:
@@ -81,7 +92,7 @@ def _files(path: Path) -> list[Path]:
     return [path]
 
 
-def _print(out: Console, result: Conformance, width: int) -> None:
+def show(out: Console, result: Conformance, width: int) -> None:
     counts = f"{result.steps:5} steps {result.records:6} records {result.values:8} values"
     compared = "differs" if result.difference is not None else "agrees"
     verdict = "raised" if result.raised else f"{compared}, resources wrong" if result.held else compared
@@ -98,7 +109,7 @@ def _release(result: Conformance) -> str:
     return result.version.partition("+")[0]
 
 
-def _total(args: argparse.Namespace, out: Console, results: Sequence[Conformance]) -> int:
+def total(args: argparse.Namespace, out: Console, results: Sequence[Conformance]) -> int:
     differing = sum(r.difference is not None for r in results)
     raised = sum(r.raised is not None for r in results)
     held = sum(r.held is not None for r in results)
@@ -189,10 +200,10 @@ def _compare(
     for place in dict.fromkeys(r.place for r in results if r.raised):
         _raised(args, out, scheduler, [r for r in results if r.place == place], dict(tasks), rules)
     if results[-1].difference is not None:
-        _print(out, results[-1], len(results[-1].name))
+        show(out, results[-1], len(results[-1].name))
         if isinstance(item, int) or args.save:
             _small(args, out, scheduler, results[-1], task, rules)
-    code = _total(args, out, results)
+    code = total(args, out, results)
     out.print(f"{seconds:.0f} s, {len(results) / seconds:.1f} workloads a second", markup=False)
     return code
 
@@ -252,7 +263,7 @@ def _raised(
     from stalerow.simulator.conform.workloads import random_task
 
     first = found[0]
-    _print(out, first, len(first.name))
+    show(out, first, len(first.name))
     if len(found) > 1:
         out.print(f"  {len(found)} workloads raise there", markup=False)
     item = tasks[first.name]

@@ -33,24 +33,34 @@ class Failed(msgspec.Struct, frozen=True, tag=True):
 
 
 class Run(msgspec.Struct, frozen=True, tag=True):
-    """Run one schedule in a fork of the child. `first_only` ends it at the first violation; `seconds` bounds it."""
+    """Run one schedule in a fork of the child. `first_only` ends it at the first violation; `seconds` bounds it.
+
+    record: what happened is wanted as screens draw it; rank_steps: what each rank held at each forward is.
+    """
 
     schedule: Schedule
     first_only: bool = True
     record: bool = False
+    rank_steps: bool = False
     seconds: float = 120.0
 
 
 class RankStep(msgspec.Struct, frozen=True):
     """What one rank held when the forward of one step ran. Lists are by batch row, in batch order.
 
+    tokens: scheduled for each row; seq_lens: with those before them; verifies: whether it runs as a verification row;
+    accepted: the tokens that such a row's columns begin at, 1 for others.
     tables: block ids of each group and row, as gathered; columns: block ids for recurrent state, by recurrent group
-    and row (K + 1 of them on a verification row, one on a plain row). memory: digest of all pages after the forward.
+    and row (K + 1 of them on a verification row, one on a plain row). memory: digest after the forward of all that is
+    owned.
     """
 
     rank: int
     step: int
     requests: tuple[str, ...]
+    tokens: tuple[int, ...]
+    seq_lens: tuple[int, ...]
+    verifies: tuple[bool, ...]
     slots: tuple[int, ...]
     computed: tuple[int, ...]
     state_idx: tuple[int, ...]

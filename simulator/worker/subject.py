@@ -17,11 +17,18 @@ from stalerow.simulator.worker.process import child
 from stalerow.simulator.worker.served import served
 
 
-def ask(worker: str, python: str, schedule: Schedule, first_only: bool = False, record: bool = False) -> protocol.Ran:
+def ask(
+    worker: str,
+    python: str,
+    schedule: Schedule,
+    first_only: bool = False,
+    record: bool = False,
+    rank_steps: bool = False,
+) -> protocol.Ran:
     """Run a schedule as it can be served. Raises `UsageError` where the engine refuses it."""
     made = served(schedule)
     engine = child(environment(worker, python))
-    answer = engine.ask(protocol.Run(schedule=made, first_only=first_only, record=record))
+    answer = engine.ask(protocol.Run(schedule=made, first_only=first_only, record=record, rank_steps=rank_steps))
     match answer:
         case protocol.Ran():
             return answer

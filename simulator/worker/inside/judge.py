@@ -25,16 +25,18 @@ from stalerow.simulator.worker.inside.explain import Explainer
 from stalerow.simulator.worker.inside.metadata import Batch
 from stalerow.simulator.worker.inside.recorder import RankRecorder
 from stalerow.simulator.worker.inside.watched import Watched
+from stalerow.simulator.worker.owned import DIGEST_BYTES, extent, owned_digest
 from stalerow.simulator.worker.protocol import RankStep
 
 Report = Callable[[Violation], None]
-DIGEST_BYTES = 16
 
 
 class Judge:
-    """One rank's judge. `launches` counts what ran; `records` are kept for comparing, if there is a `recorder`."""
+    """One rank's judge. `launches` counts what ran; `records` are kept for comparing, if `keeps` asks for it."""
 
-    def __init__(self, rank: Watched, marks: Marks, report: Report, recorder: RankRecorder | None) -> None:
+    def __init__(
+        self, rank: Watched, marks: Marks, report: Report, recorder: RankRecorder | None, keeps: bool = False
+    ) -> None:
         self.rank, self.marks, self._report, self._recorder = rank, marks, report, recorder
         self.layout, self.planner = rank.schedule.layout, rank.planner
         self.ledger = Ledger(self.layout)
@@ -49,6 +51,7 @@ class Judge:
         self.freed_at: dict[int, int] = {}
         self.launches = 0
         self.records: list[RankStep] = []
+        self._keeps = keeps
         self._kept: tuple[str, ...] | None = None
 
     @property
@@ -187,15 +190,7 @@ class Judge:
             self.marks.add("slot reused within P steps", freed is not None and during - freed < pp)
 
     def _extent(self, block: int) -> int:
-        """Bytes of a page that its owners use."""
-        groups = {owner.group for owner in self.ledger.owners.get(block, ())} or range(len(self.layout.groups))
-        return max(self._data_bytes(g) for g in groups)
-
-    def _data_bytes(self, group: int) -> int:
-        spec = self.layout.groups[group]
-        if spec.kind == "attention":
-            return spec.block_size * spec.kv_bytes
-        return sum(self.layout.state_bytes(state) for state in spec.states)
+        return extent(self.layout, self.ledger, block)
 
     def gathering(self, during: int, padded: int) -> None:
         count = len(self.rank.rows)
@@ -262,7 +257,7 @@ class Judge:
                 if value and row.num_sampled:
                     self._report(self.explain.diverged(row, during))
         self._digest.update(self.rank.memory.pages.tobytes())
-        if self._recorder is not None:
+        if self._keeps:
             self.records.append(self._row_record(during, requests, batch))
 
     def _row_record(self, during: int, requests: tuple[str, ...], batch: Batch) -> RankStep:
@@ -273,6 +268,9 @@ class Judge:
             rank=self.rank.index,
             step=during,
             requests=requests,
+            tokens=tuple(np.diff(batch.query_start_loc[: len(requests) + 1]).tolist()),
+            seq_lens=tuple(batch.seq_lens.tolist()),
+            verifies=tuple(map(bool, batch.is_spec.tolist())),
             slots=tuple(n.get("slot", -1) for n in numbers),
             computed=tuple(n.get("num_computed", -1) for n in numbers),
             state_idx=tuple(n.get("state_idx", -1) for n in numbers),
@@ -285,15 +283,8 @@ class Judge:
                 tuple(tuple(batch.columns[g, i, : lengths[i]].tolist()) for i in range(len(requests)))
                 for g in range(len(self.layout.recurrent_groups))
             ),
-            memory=hashlib.blake2b(self._meaningful(), digest_size=DIGEST_BYTES).hexdigest(),
+            memory=owned_digest(self.layout, self.ledger, self.rank.memory.pages),
         )
-
-    def _meaningful(self) -> bytes:
-        """The bytes of every owned page that its owners use."""
-        parts = [
-            self.rank.memory.pages[:, block, : self._extent(block)].tobytes() for block in sorted(self.ledger.owners)
-        ]
-        return b"".join(parts)
 
     def ended(self, during: int) -> None:
         """The rank's host has done a step."""

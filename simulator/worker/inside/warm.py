@@ -92,10 +92,13 @@ def _remembering(api: Any, model_folder: str) -> SimpleNamespace:
 
 def _without_unknown(cls: Any) -> Any:
     """Make a configuration without the options that this release does not have yet, if they are off or dispensable."""
-    known = inspect.signature(cls).parameters
+    signature = inspect.signature(cls)
+    known = signature.parameters
 
     def make(**options: Any) -> Any:
         taken = {n: value for n, value in options.items() if n in known or (value and n not in DISPENSABLE)}
         return cls(**taken)
 
+    # Whoever makes one asks the class which options it has.
+    make.__signature__ = signature  # type: ignore[attr-defined]
     return make

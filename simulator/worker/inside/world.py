@@ -57,7 +57,7 @@ class World:
             config = configure.rank_config(session, layout, index)
             rank = Rank(index, schedule, config, self.planner, self.truth, self.group)
             recorder = RankRecorder(self.recorder, index, rank.memory.pages) if self.recorder is not None else None
-            rank.judge = Judge(rank, self.marks, self._report, recorder)
+            rank.judge = Judge(rank, self.marks, self._report, recorder, question.rank_steps)
             self.ranks.append(rank)
         self.scheduler = LocalScheduler(session)
         options = engine_config(schedule)

@@ -68,7 +68,7 @@ def test_a_recorded_scheduler_that_keeps_a_block_is_told_beside_the_difference(s
     [
         ((), "nothing to compare with: give recorded runs (files or folders), or --live --python PATH"),
         (("none.json",), "none.json: no such file or folder"),
-        (("--runs", "3"), "--runs belongs to --live"),
+        (("--runs", "3"), "--runs belongs to --live or --worker"),
         (("--live",), "--live needs --python PATH"),
         (("--live", "--python", "/no/python"), "/no/python: expected a Python interpreter"),
         (("--live", "--python", "p", "--runs", "1", "--seeds", "0:2"), "--runs N means --seeds 0:N"),
