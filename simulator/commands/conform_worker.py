@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def execute(args: argparse.Namespace, out: Console) -> int:
-    from stalerow.simulator.commands.conform import show, total
+    from stalerow.simulator.commands.conformed import show, total
     from stalerow.simulator.conform import Conformance
     from stalerow.simulator.draw.progress import progress
     from stalerow.simulator.worker.agreement import agreement
@@ -55,7 +55,7 @@ def execute(args: argparse.Namespace, out: Console) -> int:
 
 
 def _schedules(args: argparse.Namespace) -> Sequence[tuple[str, Schedule]]:
-    from stalerow.simulator.commands.conform import RUNS
+    from stalerow.simulator.commands.conformed import RUNS
     from stalerow.simulator.schedule.draw import Draw
     from stalerow.simulator.schedule.file import load
     from stalerow.simulator.schedule.generate import from_draw
@@ -74,7 +74,7 @@ def _small(args: argparse.Namespace, out: Console, name: str, schedule: Schedule
     """Shrink the schedule, print where it differs, and save it with the command that repeats it."""
     from stalerow.simulator.campaign.candidates import signature
     from stalerow.simulator.campaign.shrink import shrink
-    from stalerow.simulator.commands.conform import FOLDER
+    from stalerow.simulator.commands.conformed import FOLDER
     from stalerow.simulator.files import write_beside
     from stalerow.simulator.schedule.file import to_json
     from stalerow.simulator.worker.agreement import Compared
