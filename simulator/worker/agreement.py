@@ -168,7 +168,7 @@ def as_compared(worker: str, python: str, schedule: Schedule) -> Schedule:
     return with_profile(served(schedule), rules)
 
 
-class Compared(Subject):
+class Compared(Subject, frozen=True, kw_only=True):
     """A worker for which a schedule fails if our ranks do not agree with it: what differs is the violation."""
 
     def run(self, schedule: Schedule, observer: Any = None, order: Any = None) -> Outcome:

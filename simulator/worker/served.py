@@ -29,6 +29,11 @@ def served(schedule: Schedule) -> Schedule:
         schedule = as_faithful(schedule)
         kept = tuple(replace(r, prompt_len=1) if lengths[r.id] == 1 else r for r in schedule.requests)
         schedule = replace(schedule, requests=kept)
+    limits = schedule.limits
+    if limits.long_prefill_token_threshold > limits.max_model_len:
+        # No prompt is longer, so it means the same; the engine refuses more.
+        limits = replace(limits, long_prefill_token_threshold=limits.max_model_len)
+        schedule = replace(schedule, limits=limits)
     layout = schedule.layout
     if layout.base_offset:
         layout = replace(layout, base_offset=0)

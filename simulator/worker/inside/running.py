@@ -44,7 +44,8 @@ def run(engine: Engine, question: Run) -> Ran | Refused:
     try:
         world = World(engine, question)
     except Exception as error:
-        if not _engine_frames(error):
+        checked = type(error).__module__.partition(".")[0] in ("pydantic", "pydantic_core")
+        if not checked and not _engine_frames(error):
             raise
         return Refused(f"{type(error).__name__}: {' '.join(str(error).split())}")
     built, found = time.monotonic(), world.found

@@ -38,3 +38,9 @@ def test_drafts_come_from_the_drafter_that_the_runner_has():
     schedule = from_draw(Draw(seed=1, pp=2, runner="v2"))
     pipeline = msgspec.structs.replace(schedule.pipeline, drafter="ngram")
     assert served(msgspec.structs.replace(schedule, pipeline=pipeline)).pipeline.drafter == "mtp"
+
+
+def test_a_threshold_that_no_prompt_reaches_is_one_that_the_engine_takes():
+    made = served(from_draw(Draw(seed=202, runner="v2", faithful=True)))
+    assert 0 < made.limits.long_prefill_token_threshold <= made.limits.max_model_len
+    assert from_draw(Draw(seed=202, runner="v2", faithful=True)).limits.long_prefill_token_threshold > 12
