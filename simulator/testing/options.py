@@ -35,9 +35,7 @@ def add(parser: pytest.Parser) -> None:
     group.addoption(
         "--stalerow-failures", default=None, metavar="DIR", help="where failures go (default: .stalerow/failures)"
     )
-    group.addoption(
-        "--stalerow-settings", default=None, choices=("ci", "fuzz", "nightly"), help="Hypothesis settings"
-    )
+    group.addoption("--stalerow-settings", default=None, choices=("ci", "fuzz", "nightly"), help="Hypothesis settings")
     group.addoption("--stalerow-require-marks", action="store_true", help="fail if a mark was never seen")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 import sys
@@ -35,7 +36,9 @@ FIRST = Schedule(
 
 
 def first_run(engine: Engine) -> None:
-    World(engine, Run(schedule=FIRST)).run()
+    """What is wrong with the engine is for the runs that follow to say: a fork of this process meets it again."""
+    with contextlib.suppress(Exception):
+        World(engine, Run(schedule=FIRST, first_only=False)).run()
 
 
 def run(engine: Engine, question: Run) -> Ran | Refused:
