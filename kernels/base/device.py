@@ -31,6 +31,8 @@ class Backend(Protocol):
     """Arrays of one device. Shapes are in elements, `dtype` is a NumPy name such as "int32"."""
 
     name: str
+    on_host: bool
+    """Whether arrays are in host memory, so that `to_host` gives views."""
 
     def alloc(self, shape: int | Sequence[int], dtype: str, fill: int = 0) -> Array:
         """A new array filled with `fill`."""
@@ -55,6 +57,7 @@ class NumpyBackend:
     """Host arrays; the executable specifications run on them."""
 
     name = "numpy"
+    on_host = True
 
     def alloc(self, shape: int | Sequence[int], dtype: str, fill: int = 0) -> HostArray:
         return np.full(shape, fill, dtype=dtype)

@@ -8,12 +8,14 @@ Universes that share one pool (`universes`) get the fingerprint that each would 
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from functools import lru_cache
 
 import numpy as np
 
 from stalerow.kernels.base.device import HostArray
-from stalerow.kernels.base.patterns import mix64
+from stalerow.kernels.base.layout import Layout
+from stalerow.kernels.base.patterns import mix64, signed
 
 
 @lru_cache(maxsize=64)
@@ -32,6 +34,25 @@ def pages_fingerprint(pages: HostArray) -> int:
     What wrong launches write to the null block at once is in no defined order on a GPU.
     """
     return int((pages[:, 1:] * coefficients(*pages.shape)[:, 1:]).sum())
+
+
+class PagesFingerprint:
+    """`pages_fingerprint` of one pool again and again: only blocks that have changed in between are looked at."""
+
+    def __init__(self, layout: Layout) -> None:
+        self._coefficients = coefficients(layout.layers, layout.num_blocks, layout.page_bytes)
+        self._parts = np.zeros(layout.num_blocks, dtype=np.int64)
+        self._sum = 0
+
+    def of(self, pages: HostArray, changed: Collection[int]) -> int:
+        """`changed`: blocks that may differ from the last time, all of them the first time."""
+        blocks = np.fromiter(changed, dtype=np.int64, count=len(changed))
+        blocks = blocks[blocks > 0]
+        if blocks.size:
+            parts = (pages[:, blocks] * self._coefficients[:, blocks]).sum(axis=(0, 2))
+            self._sum = signed(self._sum + int((parts - self._parts[blocks]).sum()))
+            self._parts[blocks] = parts
+        return self._sum
 
 
 def values_fingerprint(values: HostArray, array: int) -> int:

@@ -10,6 +10,7 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
@@ -141,10 +142,14 @@ _PAST = {"load": "loads", "store": "stores", "atomic": "updates"}
 
 
 class Pool:
-    """All pages of one rank: `array`, uint8 [layout.pool_bytes], at `address`; the null block has its own fill."""
+    """All pages of one rank: `array`, uint8 [layout.pool_bytes], at `address`; the null block has its own fill.
+
+    `journal`: while it is a list, the reference forward appends what it stores, in order: (index into `array`, bytes).
+    """
 
     def __init__(self, layout: Layout, backend: Backend, fill: int = POISON) -> None:
         self.layout = layout
+        self.journal: list[tuple[Any, HostArray]] | None = None
         host = np.full(layout.pool_bytes, fill, dtype=np.uint8)
         if fill == POISON:
             self.pages(host)[:, 0] = NULL_POISON

@@ -292,4 +292,7 @@ def _load(pool: Pool, address: HostArray, cls: UnitClass) -> HostArray:
 
 
 def _store(pool: Pool, address: HostArray, cls: UnitClass, values: HostArray) -> None:
-    pool.array[address[..., None] + cls.byte_offsets] = values
+    where = address[..., None] + cls.byte_offsets
+    pool.array[where] = values
+    if pool.journal is not None:
+        pool.journal.append((where, values))

@@ -31,6 +31,7 @@ class KvSpans:
         self, pool: Pool, tables: BlockTables, cls: UnitClass, row: HostArray, c: HostArray, n: HostArray
     ) -> None:
         layout = pool.layout
+        self._pool = pool
         self._cls, self._c, self._n = cls, c.tolist(), n.tolist()
         words = pool.array[layout.base_offset :].view(np.int64)
         self._pages = words.reshape(layout.layers, layout.num_blocks, layout.page_bytes // WORD)
@@ -68,7 +69,7 @@ class KvSpans:
 
     def write(self, hashes: HostArray, activation: HostArray) -> None:
         """Write positions c..c + n of every row: `(hash + activation) ^ salt`, `activation` int64 [rows]."""
-        size = self._cls.block_size
+        size, journal, layout = self._cls.block_size, self._pool.journal, self._pool.layout
         for layer, salt in enumerate(self._cls.salts):
             for row, c, n, blocks, carried in zip(self._row, self._c, self._n, self._blocks, activation):
                 keys = (hashes[row, c + 1 : c + n + 1] + carried) ^ salt
@@ -76,3 +77,7 @@ class KvSpans:
                     first, last = max(column * size, c), min((column + 1) * size, c + n)
                     page = self._pages[layer, blocks[column]]
                     page[first - column * size : last - column * size] = keys[first - c : last - c]
+                    if journal is not None:
+                        start = layout.page_start(layer, int(blocks[column])) + (first - column * size) * WORD
+                        where = slice(start, start + (last - first) * WORD)
+                        journal.append((where, keys[first - c : last - c].view(np.uint8)))

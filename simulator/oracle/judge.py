@@ -12,14 +12,15 @@ from typing import Any
 
 import numpy as np
 
-from stalerow.kernels.base.fingerprint import coefficients, pages_fingerprint, values_fingerprint
+from stalerow.kernels.base.fingerprint import PagesFingerprint, coefficients, values_fingerprint
+from stalerow.kernels.own.forward import forward
 from stalerow.simulator.oracle.effect import ColumnCopy, apply_copy
 from stalerow.simulator.oracle.expected import after_output, held
 from stalerow.simulator.oracle.explain import bookkeeping, reads, slots
 from stalerow.simulator.oracle.explain import copies as wrong
 from stalerow.simulator.oracle.explain.evidence import Evidence, evidence
 from stalerow.simulator.oracle.explain.wording import stray_write
-from stalerow.simulator.oracle.shadow import Shadow
+from stalerow.simulator.oracle.shadow import Ran, Shadow
 from stalerow.simulator.oracle.slots import Slots
 from stalerow.simulator.oracle.violations import Marks, Violation
 from stalerow.simulator.oracle.watch import Watch
@@ -51,7 +52,12 @@ class RankJudge(Watch):
         self._shadow = Shadow(self.layout, rank.max_reqs, rank.max_blocks)
         self.shadow = self._shadow.pages
         self._slots = Slots(held(rank), planner, self.ledger)
+        self._viewed = held(rank) if rank.backend.on_host else None
+        self._repeats = rank.ops.forward is forward
+        self._prints = PagesFingerprint(self.layout)
+        self._changed = set(range(self.layout.num_blocks))
         self._misplaced: set[int] = set()
+        self._by_words = self.layout.page_bytes % 8 == 0 and self.layout.base_offset % 8 == 0
         self._digest = hashlib.blake2b(digest_size=16)
 
     def pages(self) -> np.ndarray:
@@ -62,18 +68,23 @@ class RankJudge(Watch):
         return evidence(self.rank, self.planner, self.ledger, self.shadow)
 
     def accept(self) -> None:
-        self.shadow[:] = self.pages()
+        self.rank.pool.journal = None
+        self._take(self.pages())
         self._slots.accept(held(self.rank))
+
+    def before(self, operation: Operation) -> None:
+        if isinstance(operation, Forward) and self._repeats and self._as_meant(self.pages()):
+            self.rank.pool.journal = []
 
     def after(self, operation: Operation) -> None:
         super().after(operation)
         rows = self._worked_for(operation)
-        for number in self._slots.after(operation, held(self.rank), rows):
+        for number in self._slots.after(operation, self._viewed or held(self.rank), rows):
             # An output in a slot that another request has taken is one violation, told by `counted`.
             if not (isinstance(operation, PostUpdate) and number.slot in self._misplaced):
                 self.report(slots.wrong_number(self.rank.index, operation, number))
         if isinstance(operation, Indices):
-            for violation in slots.wrong_indices(self._evidence(), operation, rows):
+            for violation in slots.wrong_indices(self.rank, self.ledger, self._evidence, operation, rows):
                 self.report(violation)
 
     def _worked_for(self, operation: Operation) -> list[PlanRow]:
@@ -90,19 +101,32 @@ class RankJudge(Watch):
 
     def filled(self, operation: Operation, blocks: Sequence[int], byte: int) -> None:
         self.shadow[:, list(blocks), :] = byte
+        self._changed.update(blocks)
         self.untouched(operation)
 
     def copied(self, operation: Operation, pairs: Sequence[tuple[int, int]]) -> None:
         before = self.shadow.copy()
         for source, target in pairs:
             self.shadow[:, target] = before[:, source]
+            self._changed.add(target)
         self.untouched(operation)
 
     def untouched(self, operation: Operation) -> None:
         actual = self.pages()
-        if not np.array_equal(actual, self.shadow):
+        if not self._as_meant(actual):
             self.report(stray_write(self._evidence(), operation, actual))
-            self.shadow[:] = actual
+            self._take(actual)
+
+    def _as_meant(self, actual: np.ndarray) -> bool:
+        """Whether the rank's pages are the shadow's; by words, of which there are fewer than bytes."""
+        if self._by_words:
+            return bool((actual.view(np.uint64) == self.shadow.view(np.uint64)).all())
+        return bool((actual == self.shadow).all())
+
+    def _take(self, actual: np.ndarray) -> None:
+        """What was wrong has been reported: go on from the pages as they are."""
+        self.shadow[:] = actual
+        self._changed.update(range(self.layout.num_blocks))
 
     def counted(self, operation: PostUpdate) -> None:
         outcomes = list(after_output(self.planner, self.ledger, operation.output))
@@ -116,15 +140,16 @@ class RankJudge(Watch):
             for block in (copy.source, copy.target):
                 if not self.ledger.owns(copy.request, copy.entry.group, block):
                     self.report(wrong.unowned(self._evidence(), operation, copy, block))
-        before = self.shadow.copy()
+        before = self.shadow.copy() if copies else self.shadow
         for copy in copies:
             apply_copy(self.layout, self.shadow, copy, before)
+            self._changed.add(copy.target)
         actual = self.pages()
-        if not np.array_equal(actual, self.shadow):
+        if not self._as_meant(actual):
             found = self._evidence()
             for violation in wrong.wrong_copy(found, operation, copies, before, actual):
                 self.report(bookkeeping.bound_to_the_dead(found, violation))
-            self.shadow[:] = actual
+            self._take(actual)
 
     def computed(self, operation: Forward, rows: Sequence[PlanRow]) -> None:
         rank, batch, host = self.rank, operation.batch, self.rank.backend.to_host
@@ -133,30 +158,39 @@ class RankJudge(Watch):
         if self.fresh_attention and self.shadow[:, self.fresh_attention].any():
             for violation in reads.unzeroed(self._evidence(), operation, self.fresh_attention):
                 self.report(violation)
-        before = self.shadow.copy()
-        arriving = np.array(host(rank.arriving))
-        self._shadow.forward(
-            self.ledger, rows, self.planner.hash_table(batch.step, batch.rows, rank.span + 1), arriving
-        )
-        actual = self.pages()
+        stored, rank.pool.journal = rank.pool.journal, None
         damage = np.array(host(rank.damage))[: batch.num_rows]
+        ran = None
+        if stored is not None and rank.forwarded is not None:
+            ran = Ran(rank.forwarded, rank.tables, rank.slots, stored, damage)
+        before = self.shadow.copy() if damage.any() else self.shadow
+        hashes = self.planner.hash_table(batch.step, batch.rows, rank.span + 1)
+        self._shadow.forward(self.ledger, rows, hashes, np.array(host(rank.arriving)), ran)
+        self._changed |= self._shadow.written
+        actual = self.pages()
         if damage.any():
             for violation in reads.wrong_reads(self._evidence(), operation, rows, damage, before):
                 self.report(violation)
-        if not np.array_equal(actual, self.shadow):
+        if not self._as_meant(actual):
             self.report(stray_write(self._evidence(), operation, actual))
-            self.shadow[:] = actual
+            self._take(actual)
         if rank.is_last:
             leaving = host(rank.leaving)[: batch.num_rows]
             for row, value in zip(rows, leaving):
                 if value and row.num_sampled:
                     self.report(reads.diverged(rank.index, operation, row))
-        self._note(pages_fingerprint(actual), damage_fingerprint(damage))
+        self._note(self._fingerprint(), damage_fingerprint(damage))
 
     def final(self, hashed: Any) -> None:
         """What the prefix cache still offers at the end must be what it says."""
         for violation in reads.wrong_cache(self._evidence(), self.pages(), self.offered(hashed)):
             self.report(violation)
+
+    def _fingerprint(self) -> int:
+        """Of the rank's pages, which are the shadow's after every launch."""
+        found = self._prints.of(self.shadow, self._changed)
+        self._changed.clear()
+        return found
 
     def _note(self, *values: int) -> None:
         self._digest.update(np.array(values, dtype="<i8").tobytes())
@@ -164,7 +198,7 @@ class RankJudge(Watch):
     def digest(self) -> bytes:
         slots, host = self.rank.slots, self.rank.backend.to_host
         values = (values_fingerprint(host(getattr(slots, name)), i) for i, name in enumerate(DIGESTED))
-        self._note(pages_fingerprint(self.pages()), *values)
+        self._note(self._fingerprint(), *values)
         return self._digest.digest()
 
 

@@ -16,9 +16,11 @@ from stalerow.simulator.oracle.expected import Held
 from stalerow.simulator.oracle.ledger import Ledger
 from stalerow.simulator.rank.batch import Batch
 from stalerow.simulator.rank.operations import (
+    Admit,
     Advance,
     CommitRows,
     FillAccepted,
+    Free,
     Operation,
     Postprocess,
     PostUpdate,
@@ -50,18 +52,21 @@ class Slots:
         self._arrays = self._wanted._asdict()
         self._holders: dict[int, tuple[str, int]] = {}
         self._meant: set[tuple[int, str]] = set()
+        self._bytes: dict[str, bytes] = {}
         self.told: set[tuple[str, str]] = set()
 
     def accept(self, held: Held) -> None:
         """A launch was refused half-way and has been reported already."""
         for wanted, actual in zip(self._wanted, held):
             wanted[...] = actual
+        self._bytes.clear()
 
     def after(self, operation: Operation, held: Held, rows: Sequence[PlanRow]) -> Iterator[WrongNumber]:
         """Compare with what an operation has left; `rows` are those of its batch or output that it works for."""
         self._meant.clear()
-        self._holders = {s: holder for s, holder in self._holders.items() if self._ledger.alive(*holder)}
         match operation:
+            case Free() | Admit():
+                self._holders = {s: holder for s, holder in self._holders.items() if self._ledger.alive(*holder)}
             case Seed():
                 for slot, new, _ in operation.seats:
                     self._holders[slot] = new.request, self._ledger.incarnation[new.request]
@@ -100,6 +105,7 @@ class Slots:
         """Take a slot's numbers as they are."""
         for wanted, actual in zip(self._wanted, held):
             wanted[slot] = actual[slot]
+        self._bytes.clear()
 
     def _held(self, slot: int, held: Held, **numbers: int) -> bool:
         """Whether a slot held these numbers before the launch; if not, what it holds now is taken as it is."""
@@ -111,6 +117,7 @@ class Slots:
     def _set(self, slot: int, **numbers: int) -> None:
         for name, number in numbers.items():
             self._arrays[name][slot] = number
+            self._bytes.pop(name, None)
             self._meant.add((slot, name))
 
     def _preprocessed(self, slot: int, row: PlanRow, held: Held) -> None:
@@ -134,6 +141,7 @@ class Slots:
             tokens = self._planner.streams[row.request].slice(first, known)
             self._set(slot, total_len=known, last_token=tokens[-1])
             self._wanted.token_ids[slot, first:known] = tokens
+            self._bytes.pop("token_ids", None)
             self._meant.add((slot, "token_ids"))
 
     def _compared(self, held: Held) -> Iterator[WrongNumber]:
@@ -141,15 +149,19 @@ class Slots:
             if slot in self._holders:
                 self.told.discard((self._holders[slot][0], name))
         for name, actual, wanted in zip(Held._fields, held, self._wanted):
-            if actual.tobytes() == wanted.tobytes():
+            meant = self._bytes.get(name)
+            if meant is None:
+                meant = self._bytes[name] = wanted.tobytes()
+            if actual.tobytes() == meant:
                 continue
+            self._bytes.pop(name)
             for slot in np.flatnonzero((actual != wanted).reshape(len(actual), -1).any(axis=1)).tolist():
                 if slot in self._holders:
                     request, _ = self._holders[slot]
                     place = int(np.flatnonzero(np.atleast_1d(actual[slot] != wanted[slot]))[0])
-                    got, meant = (int(np.atleast_1d(array[slot])[place]) for array in (actual, wanted))
+                    got, right = (int(np.atleast_1d(array[slot])[place]) for array in (actual, wanted))
                     self.told.add((request, name))
-                    yield WrongNumber(slot, request, name, got, meant, (slot, name) in self._meant)
+                    yield WrongNumber(slot, request, name, got, right, (slot, name) in self._meant)
                 wanted[slot] = actual[slot]
 
 

@@ -81,6 +81,7 @@ class Rank:
         self.arriving: Any = None
         self.leaving: Any = None
         self.damage: Any = None
+        self.forwarded: ForwardStep | None = None
 
     def _allocate(self) -> None:
         layout, limits, backend = self.layout, self.limits, self.backend
@@ -224,7 +225,7 @@ class Rank:
             )
             self.ops.forward(self.pool, self.tables, self.slots, inputs, damage, leaving)
             self.write_padded_rows(num_rows, batch.num_padded)
-            self.arriving, self.damage, self.leaving = arriving, damage, leaving
+            self.arriving, self.damage, self.leaving, self.forwarded = arriving, damage, leaving, inputs
             wires.activations[rank, step] = leaving
 
         def ready() -> bool:

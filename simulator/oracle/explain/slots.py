@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
-
-import numpy as np
+from collections.abc import Callable, Collection, Iterator, Sequence
 
 from stalerow.simulator.oracle.expected import Held, before_forward
 from stalerow.simulator.oracle.explain.evidence import Evidence
 from stalerow.simulator.oracle.explain.numbers import counted
 from stalerow.simulator.oracle.explain.wording import launch, violation
 from stalerow.simulator.oracle.kinds import Kind
+from stalerow.simulator.oracle.ledger import Ledger
 from stalerow.simulator.oracle.slots import WrongNumber
 from stalerow.simulator.oracle.violations import Violation
+from stalerow.simulator.rank.base import Rank
 from stalerow.simulator.rank.batch import Batch
 from stalerow.simulator.rank.operations import Indices, Operation, PostUpdate
 from stalerow.simulator.truth.plan import Planner, PlanRow
@@ -76,18 +76,26 @@ def wrong_slots(
             )
 
 
-def wrong_indices(evidence: Evidence, operation: Indices, rows: Sequence[PlanRow]) -> Iterator[Violation]:
-    """State indices that name another block than the request's own, though the gathered table has the right one."""
+def wrong_indices(
+    rank: Rank, ledger: Ledger, evidence: Callable[[], Evidence], operation: Indices, rows: Sequence[PlanRow]
+) -> Iterator[Violation]:
+    """State indices that name another block than the request's own, though the gathered table has the right one.
+
+    Asks for evidence only once it has found one.
+    """
+    host, places = rank.backend.to_host, {request: i for i, request in enumerate(operation.batch.requests)}
+    indices = host(rank.state_indices)
     for row in rows:
-        i = operation.batch.requests.index(row.request)
-        for index, group in enumerate(evidence.layout.recurrent_groups):
-            columns = evidence.ledger.columns[row.request][group][row.column :]
-            named = evidence.state_indices[index, i]
-            own = np.array(columns[: len(named)], dtype=named.dtype)
-            gathered = evidence.gathered[group][i, row.column : row.column + len(own)]
-            bad = np.flatnonzero(named[: len(own)] != own)
-            if bad.size and np.array_equal(gathered, own):
-                yield _named_wrongly(evidence, operation, row, group, i, int(bad[0]))
+        i = places[row.request]
+        for index, group in enumerate(rank.layout.recurrent_groups):
+            own = ledger.columns[row.request][group][row.column : row.column + indices.shape[2]]
+            named = indices[index, i, : len(own)].tolist()
+            if named == own:
+                continue
+            gathered = host(rank.tables.gathered[group])[i, row.column : row.column + len(own)]
+            if gathered.tolist() == own:
+                span = next(j for j, (block, mine) in enumerate(zip(named, own)) if block != mine)
+                yield _named_wrongly(evidence(), operation, row, group, i, span)
 
 
 def _named_wrongly(
