@@ -17,6 +17,7 @@ from stalerow.simulator.oracle.ledger import Ledger
 from stalerow.simulator.run.outcome import run
 from stalerow.simulator.run.subject import Subject
 from stalerow.simulator.schedule.draw import Draw
+from stalerow.simulator.schedule.generate import from_draw
 from stalerow.simulator.universes.scan import Record, Scan, Universe
 
 BATCH_ROW = Subject(kernels="reference:batch-row")
@@ -60,7 +61,7 @@ def test_exactly_the_violating_schedules_are_flagged_whatever_the_number_of_jobs
     expected = []
     for number in range(40):
         seed = Draw(number, runner="v2", family=number // 10 % 2)
-        outcome = run(seed.schedule(), BATCH_ROW.load())
+        outcome = run(from_draw(seed), BATCH_ROW.load())
         if outcome.violations:
             expected.append((seed, outcome.memory))
     assert [(universe.draw, universe.memory) for universe in flagged] == expected
