@@ -37,6 +37,7 @@ class Memory:
         self.pages = array.reshape(self.layout.layers, self.layout.num_blocks, self.layout.page_bytes)
         self.pages[:] = POISON
         self.pages[:, 0] = NULL_POISON
+        self.journal = None  # nobody asks the stand-in forward what it stores
 
 
 class Rank:
