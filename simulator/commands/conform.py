@@ -154,6 +154,9 @@ def _compare(
     seconds = max(time.monotonic() - begun, 1e-9)
     for place in dict.fromkeys(r.place for r in results if r.raised):
         _raised(args, out, scheduler, [r for r in results if r.place == place], dict(tasks), rules)
+    for result in results:
+        if result.held is not None and result.difference is None:
+            show(out, result, len(result.name))
     if results[-1].difference is not None:
         show(out, results[-1], len(results[-1].name))
         if isinstance(item, int) or args.save:

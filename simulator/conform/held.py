@@ -21,6 +21,8 @@ def first_held(trace: Trace) -> str | None:
     try:
         for record in trace.records():
             if isinstance(record, ScheduleRecord):
+                if record.resets_before_schedule:
+                    judge.reset()
                 step = steps[record.step] = to_step(record, {new.req: () for new in record.new}, most, {})
                 judge.scheduled(step)
             else:

@@ -66,7 +66,9 @@ def test_a_scheduler_that_was_not_started_cannot_run():
 def test_the_engine_agrees_with_an_installed_scheduler():
     with LiveScheduler(os.environ[PYTHON]) as scheduler:
         results = list(conform_live(scheduler, range(100)))
-        assert [result.difference for result in results if not result.agrees] == []
+        assert [r.difference or r.raised for r in results if r.difference or r.raised] == []
+        # A pool too small for one request's steps in flight: the release admits it, and preempts it for ever.
+        assert [r.held for r in results if r.held and not r.held.startswith("preemption loop")] == []
         assert sum(result.steps for result in results) > 5000
         with pytest.raises(LiveError, match=r"ValueError|ValidationError"):
             scheduler.run({"block_size": -1}, {"requests": [], "aborts": []})
