@@ -68,7 +68,7 @@ def test_the_engine_agrees_with_an_installed_scheduler():
         results = list(conform_live(scheduler, range(100)))
         assert [r.difference or r.raised for r in results if r.difference or r.raised] == []
         # A pool too small for one request's steps in flight: the release admits it, and preempts it for ever.
-        assert [r.held for r in results if r.held and not r.held.startswith("preemption loop")] == []
+        assert {r.name: (r.held or "").partition(":")[0] for r in results if r.held} == {"seed 6": "preemption loop"}
         assert sum(result.steps for result in results) > 5000
         with pytest.raises(LiveError, match=r"ValueError|ValidationError"):
             scheduler.run({"block_size": -1}, {"requests": [], "aborts": []})
