@@ -31,7 +31,7 @@ from stalerow.simulator.serve.workload import ServeRequest, longest
 
 
 class ServingRecorder:
-    """A listener of `serve.loop.Serving`."""
+    """A listener of `serve.serving.Serving`."""
 
     def __init__(self) -> None:
         self._events: list[Event] = []

@@ -96,11 +96,11 @@ def test_synchronous_scheduling_and_no_drafts_run() -> None:
 
 def test_an_engine_that_keeps_blocks_without_need_is_not_clean(monkeypatch) -> None:
     from stalerow.simulator.faults import resolve
-    from stalerow.simulator.serve import loop
+    from stalerow.simulator.serve import serving
 
     leaking = resolve(["wild-leak"])
-    core = loop.EngineCore
-    monkeypatch.setattr(loop, "EngineCore", lambda config, profile: core(config, profile, leaking.policies()))
+    core = serving.EngineCore
+    monkeypatch.setattr(serving, "EngineCore", lambda config, profile: core(config, profile, leaking.policies()))
     broken = small_run("reference:req-idx", 2)
     assert broken.held.startswith("leak: ")
     assert not broken.clean
