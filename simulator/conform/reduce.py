@@ -15,30 +15,34 @@ from typing import Any
 from hypothesis import HealthCheck, Phase, Verbosity, given, seed, settings
 from hypothesis import strategies as st
 
+from stalerow.simulator.conform.driver_setup import DEFAULTS
 from stalerow.simulator.conform.workloads import Task
 from stalerow.simulator.schedule.choosers.known import KnownFailure
 
 BUDGET = 300
 """Workloads to try: bounded by count, so that the result is the same on any machine."""
 
-PLAIN: dict[str, Any] = {
-    "retention_interval": 0,
-    "prefix_match_unit": None,
-    "long_prefill_token_threshold": 0,
-    "long_prefill_token_threshold_adaptive": False,
-    "max_num_active_seqs": None,
-    "prefill_schedule_interval": 1,
-    "reserve_full_isl": True,
-    "watermark": 0.0,
-    "policy": "fcfs",
-    "drafter": "mtp",
-    "drafts_per_batch_size": [],
-    "shared_prefix_ckpt": False,
-    "disable_eagle_block_drop": False,
-    "lookahead_hashes": True,
-    "marks_draft_group": True,
-    "asynchronous": True,
-    "recurrent_specs": 1,
+PLAIN = {
+    name: DEFAULTS[name]
+    for name in (
+        "retention_interval",
+        "prefix_match_unit",
+        "long_prefill_token_threshold",
+        "long_prefill_token_threshold_adaptive",
+        "max_num_active_seqs",
+        "prefill_schedule_interval",
+        "reserve_full_isl",
+        "watermark",
+        "policy",
+        "drafter",
+        "drafts_per_batch_size",
+        "shared_prefix_ckpt",
+        "disable_eagle_block_drop",
+        "lookahead_hashes",
+        "marks_draft_group",
+        "asynchronous",
+        "recurrent_specs",
+    )
 }
 """Options that go back to their plain value if the difference does not need them."""
 

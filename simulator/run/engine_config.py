@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from stalerow.kernels.base.layout import GroupSpec
 from stalerow.simulator.engine.config import EngineConfig, GroupConfig
 from stalerow.simulator.schedule.values import Schedule
 
@@ -12,7 +11,10 @@ def engine_config(schedule: Schedule) -> EngineConfig:
     p, limits = schedule.pipeline, schedule.limits
     groups = tuple(
         GroupConfig(
-            g.kind, g.block_size, draft=p.drafts > 0 and p.drafter == "mtp" and g.kind == "attention", spec=_spec(g)
+            g.kind,
+            g.block_size,
+            draft=p.drafts > 0 and p.drafter == "mtp" and g.kind == "attention",
+            spec=len(g.states),
         )
         for g in schedule.layout.groups
     )
@@ -42,7 +44,3 @@ def engine_config(schedule: Schedule) -> EngineConfig:
         drop_draft_block=limits.drop_draft_block,
         lookahead_hashes=limits.lookahead_hashes,
     )
-
-
-def _spec(group: GroupSpec) -> int:
-    return len(group.states)

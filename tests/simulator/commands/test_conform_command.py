@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import gzip
 import json
 import os
@@ -11,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from stalerow.simulator.commands.cli import main
+from stalerow.simulator.conform import live
 
 TRACES = Path(__file__).parents[2] / "data" / "traces"
 ONE = TRACES / "v032_09_P1_K4_B8_full_accept.json.gz"
@@ -137,6 +139,23 @@ def test_live_workloads_that_agree(stalerow, standin):
     assert out.startswith("3 runs of 0.32.0: 60 steps")
     assert "workloads a second" in out
     assert "3 workloads against vLLM 0.32.0, rules of 0.32" in err
+
+
+def test_a_live_run_whose_resources_are_wrong_is_named(stalerow, standin, monkeypatch):
+    judged = live.live_agreement
+
+    def leaking(scheduler, name, task, rules):
+        result = judged(scheduler, name, task, rules)
+        return dataclasses.replace(result, held="leak: r0 holds a block") if name == "seed 4" else result
+
+    monkeypatch.setattr(live, "live_agreement", leaking)
+    code, out, _ = stalerow("--live", "--python", standin(False), "--seeds", "3:6")
+    first, second, total, *_ = out.splitlines()
+    assert code == 1
+    assert first.startswith("seed 4  0.32.0")
+    assert first.endswith("agrees, resources wrong")
+    assert second == "  leak: r0 holds a block"
+    assert total.endswith("no difference in any field; in 1 resources are wrong")
 
 
 def test_a_live_difference_is_shrunk_saved_and_repeated(stalerow, standin, tmp_path):
