@@ -52,13 +52,14 @@ class Explainer:
     ) -> Violation:
         """Pages differ from what the launch was meant to leave.
 
-        A block that a copy hit though nobody asked for it says more than the one that was left without it.
+        A block that a copy hit though nobody asked for it says more than the one that was left without it, and a state
+        that it holds now more than a part of it that nobody ever wrote.
         """
         ledger = self.ledger
         differing = np.argwhere(wanted != actual)
         targets = self._targets(copies)
         hit = [place for place in differing if targets and int(place[1]) not in targets]
-        layer, block, byte = (int(x) for x in (hit or differing)[0])
+        layer, block, byte = self._telling(actual, hit or differing)
         left = [targets[int(b)] for b in differing[:, 1] if int(b) in targets]
         worked_for = next(iter([*left, *targets.values()]), "") if hit else ""
         found, entry = self._content(actual[layer, block], layer, block, byte)
@@ -108,21 +109,41 @@ class Explainer:
         page: np.ndarray = self.pages[layer, block]
         return page
 
+    def _telling(self, actual: np.ndarray, places: Sequence[np.ndarray] | np.ndarray) -> tuple[int, int, int]:
+        """Of differing (layer, block, byte) the first in a part that holds somebody's state; else the first of all."""
+        parts: dict[tuple[int, int, StateEntry | None], tuple[int, int, int]] = {}
+        for layer, block, byte in (tuple(map(int, place)) for place in places):
+            parts.setdefault((layer, block, self._part(layer, block, byte)), (layer, block, byte))
+        for (layer, block, entry), place in parts.items():
+            if entry is not None and self._decoder().state(actual[layer, block], entry).what == "state":
+                return place
+        return next(iter(parts.values()))
+
+    def _groups(self, block: int) -> list[int]:
+        """The groups that a block's page is seen as one of."""
+        return [o.group for o in self.ledger.owners.get(block, [])] or list(self.layout.recurrent_groups)
+
+    def _part(self, layer: int, block: int, byte: int) -> StateEntry | None:
+        """The state that a byte of a page belongs to; None if it is none's, or a key's."""
+        for group in self._groups(block):
+            if self.layout.groups[group].kind == "attention":
+                return None
+            for entry in self.layout.states:
+                if (entry.group, entry.layer) == (group, layer) and 0 <= byte - entry.offset < entry.data_bytes:
+                    return entry
+        return None
+
     def _content(self, page: np.ndarray, layer: int, block: int, byte: int) -> tuple[Provenance, StateEntry | None]:
         """Whose bytes the part of a page around `byte` is, seen as its owners' kind of page."""
-        layout = self.layout
-        groups = [o.group for o in self.ledger.owners.get(block, [])] or list(layout.recurrent_groups)
-        decoder = self._decoder()
-        for group in groups:
-            if layout.groups[group].kind == "attention":
-                size = layout.groups[group].kv_bytes
-                start = byte // size * size
-                return decoder.row(page[start : start + size], salt(group, layer, 0)), None
-            for entry in layout.states:
-                inside = entry.offset <= byte < entry.offset + entry.data_bytes
-                if entry.group == group and entry.layer == layer and inside:
-                    return decoder.state(page, entry), entry
-        return Provenance("unknown"), None
+        entry = self._part(layer, block, byte)
+        if entry is not None:
+            return self._decoder().state(page, entry), entry
+        group = next((g for g in self._groups(block) if self.layout.groups[g].kind == "attention"), None)
+        if group is None:
+            return Provenance("unknown"), None
+        size = self.layout.groups[group].kv_bytes
+        start = byte // size * size
+        return self._decoder().row(page[start : start + size], salt(group, layer, 0)), None
 
     def no_slot(self, row: PlanRow, of: int, during: int) -> Violation:
         return self._made(
