@@ -1,6 +1,7 @@
 """How many schedules fuzzing needs to find each fault, over 20 starting seeds and for every kind of order of events.
 
-    python tests/bench/schedules_needed.py [FAULT ...] [--orders KIND ...] [--starts 20] [--limit 100] [--results FILE]
+    python tests/bench/schedules_needed.py [FAULT ...] [--orders KIND ...] [--starts 20] [--limit 100] [--jobs 1]
+        [--minutes M] [--results FILE]
     python tests/bench/schedules_needed.py --table [--results FILE]      what is in the file, as Markdown
     python tests/bench/schedules_needed.py --write [--results FILE]      "mix" into the catalogue's files
 
@@ -10,19 +11,30 @@ lacks what a fault cannot do without count as tried. A kind of order is one that
 holds, uniform, PCT, POS), all of them as seeds draw them (mix), or that with another half of the features left out at
 every start (swarm): a seed's workload is the same under every kind but the last.
 
-Every figure is one line of the results file, written as soon as it is known; a second call does what is missing.
+Every figure is one line of the results file, written as soon as it is known; a second call does what is missing. A
+figure holds for the program that it was measured with (a digest of the sources that are imported): after a change of
+any of them it is measured again, and the table is that of the last line's program. What depends on no machine and no
+load needs no such care, so that parts may come from several machines.
 """
 
 from __future__ import annotations
 
 import argparse
 import datetime
+import hashlib
 import statistics
-from collections.abc import Iterable, Sequence
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from functools import cache
+from itertools import islice
+from multiprocessing import get_context
 from pathlib import Path
 
 import msgspec
 
+import stalerow.kernels
+import stalerow.simulator
 from stalerow.kernels.sets import KernelSet, kernel_set
 from stalerow.scenarios import FOLDER, Measured, catalogue
 from stalerow.scenarios.writer import to_toml
@@ -42,19 +54,22 @@ DRAWN = ("mix", "swarm")
 
 
 class Needed(msgspec.Struct, frozen=True):
-    """Seeds `tried` from one start; `seed` is the one that found it, None if none did. `shares`: `ORDERS`, for what
-    depends on it."""
+    """Seeds `tried` from one start; `seed` is the one that found it, None if none did. `program`: `digest`."""
 
     fault: str
     order: str
     start: int
     tried: int
     seed: int | None
-    shares: str = ""
+    program: str = ""
 
     @property
-    def key(self) -> tuple[str, str, int, str]:
-        return self.fault, self.order, self.start, self.shares
+    def key(self) -> tuple[str, str, int]:
+        return self.fault, self.order, self.start
+
+
+Task = tuple[str, int, int, str]
+"""Arguments of `needed`."""
 
 
 class Ordered:
@@ -94,8 +109,15 @@ def first_violation(faults: Faults, schedule: Schedule, kernels: KernelSet) -> V
     return violations[0] if violations else None
 
 
-def shares(order: str) -> str:
-    return ",".join(ORDERS) if order in DRAWN else ""
+@cache
+def digest() -> str:
+    """Of the Python files of the packages that a figure depends on."""
+    sha = hashlib.sha256()
+    for package in (stalerow.kernels, stalerow.simulator):
+        root = Path(package.__file__ or "").parent
+        for path in sorted(root.rglob("*.py")):
+            sha.update(f"{path.relative_to(root)}\n".encode() + path.read_bytes())
+    return sha.hexdigest()[:12]
 
 
 def needed(fault: str, start: int, limit: int, order: str = "mix") -> Needed:
@@ -111,28 +133,45 @@ def needed(fault: str, start: int, limit: int, order: str = "mix") -> Needed:
             continue
         violation = first_violation(faults, schedule, kernels)
         if violation is not None and only.shows(violation):
-            return Needed(fault, order, start, tried, seed, shares(order))
-    return Needed(fault, order, start, limit, None, shares(order))
+            return Needed(fault, order, start, tried, seed, digest())
+    return Needed(fault, order, start, limit, None, digest())
 
 
-def measure(faults: Sequence[str], orders: Sequence[str], starts: int, limit: int, path: Path) -> None:
-    """Add to the file what it lacks; where nothing was found, again if the limit is higher now."""
+def measure(tasks: Sequence[Task], jobs: int, minutes: float, path: Path) -> None:
+    """Add the tasks' figures to the file, for at most so many minutes but for what has begun by then."""
+    end = time.monotonic() + 60 * minutes
+    waiting: Iterator[Task] = iter(tasks)
+    with ProcessPoolExecutor(jobs, get_context("spawn")) as pool, path.open("ab") as file:
+        running: set[Future[Needed]] = set()
+        while True:
+            room = 2 * jobs - len(running) if time.monotonic() < end else 0
+            running |= {pool.submit(needed, *task) for task in islice(waiting, room)}
+            if not running:
+                return
+            done, running = wait(running, return_when=FIRST_COMPLETED)
+            for future in done:
+                file.write(msgspec.json.encode(future.result()) + b"\n")
+            file.flush()
+
+
+def missing(faults: Sequence[str], orders: Sequence[str], starts: int, limit: int, path: Path) -> list[Task]:
+    """What the file lacks for the program as it is; where nothing was found, again if the limit is higher now."""
+    known = {n.key: n for n in read(path) if n.program == digest()}
+    lacks = []
     for fault in faults:
         for order in orders:
-            known = {n.key: n for n in read(path)}
             for start in range(starts):
-                had = known.get((fault, order, start, shares(order)))
+                had = known.get((fault, order, start))
                 if had is None or (had.seed is None and had.tried < limit):
-                    with path.open("ab") as file:
-                        file.write(msgspec.json.encode(needed(fault, start, limit, order)) + b"\n")
-            print(f"{fault:22}{order:>10}  {_cell(_of(read(path), fault, order))}", flush=True)
+                    lacks.append((fault, start, limit, order))
+    return lacks
 
 
 def read(path: Path) -> list[Needed]:
-    """The figures of a file that belong to the shares of now, the last of each."""
+    """The figures of the program that the file's last line is of, the last of each."""
     lines = path.read_bytes().splitlines() if path.exists() else []
     found = [msgspec.json.decode(line, type=Needed) for line in lines if line.endswith(b"}")]
-    return list({n.key: n for n in found if n.shares == shares(n.order)}.values())
+    return list({n.key: n for n in found if n.program == found[-1].program}.values())
 
 
 def _of(found: Iterable[Needed], fault: str, order: str) -> list[Needed]:
@@ -191,12 +230,18 @@ def main() -> None:
     parser.add_argument("--orders", nargs="+", choices=KINDS, default=list(KINDS))
     parser.add_argument("--starts", type=int, default=20)
     parser.add_argument("--limit", type=int, default=100)
+    parser.add_argument("--jobs", type=int, default=1)
+    parser.add_argument("--minutes", type=float, default=60.0)
     parser.add_argument("--results", type=Path, default=Path("schedules_needed.jsonl"))
     parser.add_argument("--table", action="store_true")
     parser.add_argument("--write", action="store_true")
     args = parser.parse_args()
     if not args.table and not args.write:
-        measure(args.faults or list(builtin_faults()), args.orders, args.starts, args.limit, args.results)
+        faults = args.faults or list(builtin_faults())
+        tasks = missing(faults, args.orders, args.starts, args.limit, args.results)
+        measure(tasks, args.jobs, args.minutes, args.results)
+        left = len(missing(faults, args.orders, args.starts, args.limit, args.results))
+        print(f"{len(tasks) - left} figures measured, {left} are missing")
         return
     if args.write:
         write(read(args.results))
