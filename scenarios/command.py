@@ -33,13 +33,13 @@ def configure(parser: argparse.ArgumentParser) -> None:
     for command in (show, run):
         add_trust(command)
     run.add_argument("names", nargs="*", metavar="NAME", help="scenarios, or files (default: the whole catalogue)")
-    for command in (listing, show, run):
-        add_json(command, "scenarios", instead=True)
     add = commands.add_parser("add", help="make a scenario of a saved failure")
     add.add_argument("file", type=Path, help="what fuzz or the pytest plugin saved")
     add_trust(add)
     add.add_argument("--name", help="the scenario's name (default: the file's)")
     add.add_argument("--folder", type=Path, default=Path("scenarios"), help="where to write it (default: %(default)s)")
+    for command in (listing, show, run, add):
+        add_json(command, "scenarios", instead=True)
 
 
 def execute(args: argparse.Namespace) -> int:
@@ -77,7 +77,7 @@ class ScenarioAnswer(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ScenariosAnswer(msgspec.Struct, frozen=True, kw_only=True):
-    """Scenarios of the catalogue or of files; those of `show` with their schedules."""
+    """Scenarios of the catalogue or of files; those of `show` and `add` with their schedules."""
 
     schema: Literal["stalerow.scenarios/1"] = "stalerow.scenarios/1"
     scenarios: tuple[ScenarioAnswer, ...]
@@ -228,6 +228,7 @@ def _complaint(result: Result) -> str:
 
 def _add(console: Console, args: argparse.Namespace) -> int:
     from stalerow.simulator.campaign import failures
+    from stalerow.simulator.commands import answers
     from stalerow.simulator.files import write_beside
     from stalerow.simulator.run.trust import refuse_untrusted
 
@@ -260,5 +261,8 @@ def _add(console: Console, args: argparse.Namespace) -> int:
             f"{result.healthy.violations[0].explanation if result.healthy else ''}; report it as a finding instead"
         )
     write_beside(path, to_toml(scenario).encode())
-    console.print(f"wrote {path}; give it a title, a text and its reports", markup=False)
+    if args.json:
+        answers.write(args, ScenariosAnswer(scenarios=(_answered(result, True),)))
+    if args.json != answers.STDOUT:
+        console.print(f"wrote {path}; give it a title, a text and its reports", markup=False)
     return 0

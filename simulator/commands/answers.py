@@ -140,6 +140,14 @@ class ExplainAnswer(Answer, frozen=True, kw_only=True):
     pages: dict[str, str] = {}
 
 
+class CompletionAnswer(Answer, frozen=True, kw_only=True):
+    """The script for a shell."""
+
+    schema: Literal["stalerow.completion/1"] = "stalerow.completion/1"
+    shell: Literal["bash", "zsh"]
+    script: str
+
+
 class WorkerAnswer(Answer, frozen=True, kw_only=True):
     """The environment of `--worker`: its Python, and the releases that it can run."""
 
@@ -159,6 +167,7 @@ ANSWERS: Mapping[str, type[msgspec.Struct]] = {
     "explore": ExploreAnswer,
     "conform": ConformAnswer,
     "explain": ExplainAnswer,
+    "completion": CompletionAnswer,
     "serve": ServeAnswer,
 }
 """By command; the catalogue's is where the catalogue is."""

@@ -9,6 +9,7 @@ import argparse
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+from stalerow.simulator.commands.options import add_json
 from stalerow.simulator.errors import UsageError
 
 FILES = ("FILE", "DIR", "PATH", "TRACE")
@@ -19,6 +20,7 @@ NAMES = {"--kernels": "stalerow_kernels", "--fault": "stalerow_faults"}
 
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("shell", choices=("bash", "zsh"), help="the shell that is to run what is printed")
+    add_json(parser, "completion", instead=True)
 
 
 def execute(args: argparse.Namespace) -> int:
@@ -26,6 +28,8 @@ def execute(args: argparse.Namespace) -> int:
         import shtab
     except ImportError:
         raise UsageError("shtab is not installed: pip install 'stalerow[completion]'") from None
+    from stalerow.simulator.commands import answers
+
     parser = args.whole()
     for action in _actions(parser):
         words = str(action.metavar or "")
@@ -34,7 +38,11 @@ def execute(args: argparse.Namespace) -> int:
             _set(action, {"bash": names, "zsh": names})
         elif any(word in words for word in FILES):
             _set(action, shtab.FILE)
-    print(shtab.complete(parser, args.shell, preamble=_preamble(args.shell)))
+    script = shtab.complete(parser, args.shell, preamble=_preamble(args.shell))
+    if args.json:
+        answers.write(args, answers.CompletionAnswer(shell=args.shell, script=script))
+    if args.json != answers.STDOUT:
+        print(script)
     return 0
 
 

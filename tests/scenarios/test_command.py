@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from stalerow.scenarios import FOLDER, load
+from stalerow.scenarios.command import ScenariosAnswer
 from stalerow.scenarios.program import main
 from stalerow.simulator.campaign import failures
 from stalerow.simulator.run.subject import Subject
@@ -63,6 +65,13 @@ def test_add_promotes_a_saved_failure(tmp_path: Path, capsys: pytest.CaptureFixt
     assert added.schedule == scenario.schedule
     assert added.faults == ("stale-accept",)
     assert added.run().ok
+    capsys.readouterr()
+    line = ["scenarios", "add", str(saved), "--name", "mine-too", "--folder", str(tmp_path), "--json"]
+    assert main(line) == 0
+    answer = msgspec.json.decode(capsys.readouterr().out, type=ScenariosAnswer)
+    assert [(s.name, s.found, s.clean, s.schedule) for s in answer.scenarios] == [
+        ("mine-too", True, True, scenario.schedule)
+    ]
     assert main(["scenarios", "add", str(saved), "--name", "mine", "--folder", str(tmp_path)]) == 2
     assert "exists already" in capsys.readouterr().err
 

@@ -9,10 +9,12 @@ import subprocess
 import sys
 import time
 
+import msgspec
 import pytest
 
 from stalerow.kernels.sets import KERNEL_SETS
 from stalerow.scenarios.program import COMMANDS, main
+from stalerow.simulator.commands.answers import CompletionAnswer
 
 pytest.importorskip("shtab", reason="needs shtab (extra stalerow[completion])")
 
@@ -20,6 +22,16 @@ pytest.importorskip("shtab", reason="needs shtab (extra stalerow[completion])")
 def script(shell, capsys):
     assert main(["completion", shell]) == 0
     return capsys.readouterr().out
+
+
+def test_the_script_stands_in_the_answer_too(tmp_path, capsys):
+    path = tmp_path / "answer.json"
+    assert main(["completion", "bash", "--json"]) == 0
+    alone = msgspec.json.decode(capsys.readouterr().out, type=CompletionAnswer)
+    assert main(["completion", "bash", "--json", str(path)]) == 0
+    assert capsys.readouterr().out == alone.script + "\n"
+    assert msgspec.json.decode(path.read_bytes(), type=CompletionAnswer) == alone
+    assert (alone.shell, "_shtab_stalerow" in alone.script) == ("bash", True)
 
 
 @pytest.fixture(scope="module")
