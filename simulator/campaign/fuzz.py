@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from stalerow.simulator.campaign import failures, findings, journal, leases
-from stalerow.simulator.campaign.executors import Executor
+from stalerow.simulator.campaign.executors import Executor, InProcess
 from stalerow.simulator.campaign.filing import Filing, Listener
 from stalerow.simulator.campaign.findings import Tally
 from stalerow.simulator.campaign.journal import Journal
@@ -87,6 +87,8 @@ class Campaign:
         self._journal_saved = time.monotonic()
 
     def _executor(self, notes: Path) -> Executor:
+        if self.options.ray is None and not self.options.jobs:
+            return InProcess(do)
         if self.options.ray is None:
             return Workers(self.options.jobs, do, notes)
         from stalerow.simulator.campaign.clusters import RayCluster

@@ -21,6 +21,8 @@ class Options:
 
     `shard` is (i, n): every n-th seed beginning with the i-th, i from 1.
 
+    `jobs`: worker processes; with 0 all runs in this one, whose end a kernel that crashes is.
+
     `schedule_s`: seconds after which a schedule's run is taken for hung.
     `universes`: schedules that run side by side in a pack, of `families` memory layouts in turn. `resume`: go on with
     the campaign of these options. `ray`: the address of a cluster to run on instead of worker processes.

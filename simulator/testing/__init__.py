@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from stalerow.kernels.align.kernels import AlignKernels
     from stalerow.kernels.sets import KernelSet, UnknownKernelSet, kernel_set
+    from stalerow.simulator.campaign.summary import CampaignSummary
     from stalerow.simulator.errors import UsageError
     from stalerow.simulator.faults import Fault
     from stalerow.simulator.oracle.violations import Violation
@@ -19,10 +20,12 @@ if TYPE_CHECKING:
     from stalerow.simulator.schedule.generate import from_seed
     from stalerow.simulator.schedule.strategies import load_settings, schedules
     from stalerow.simulator.schedule.values import Schedule
+    from stalerow.simulator.testing.campaigns import fuzz
     from stalerow.simulator.testing.isolation import IsolationError, assert_isolated
 
 __all__ = [
     "AlignKernels",
+    "CampaignSummary",
     "Fault",
     "IsolationError",
     "KernelSet",
@@ -34,6 +37,7 @@ __all__ = [
     "Violation",
     "assert_isolated",
     "from_seed",
+    "fuzz",
     "kernel_set",
     "load",
     "load_settings",
@@ -45,6 +49,7 @@ __all__ = [
 _HOMES = {
     "stalerow.kernels.align.kernels": ("AlignKernels",),
     "stalerow.kernels.sets": ("KernelSet", "UnknownKernelSet", "kernel_set"),
+    "stalerow.simulator.campaign.summary": ("CampaignSummary",),
     "stalerow.simulator.errors": ("UsageError",),
     "stalerow.simulator.faults": ("Fault",),
     "stalerow.simulator.oracle.violations": ("Violation",),
@@ -54,6 +59,7 @@ _HOMES = {
     "stalerow.simulator.schedule.generate": ("from_seed",),
     "stalerow.simulator.schedule.strategies": ("load_settings", "schedules"),
     "stalerow.simulator.schedule.values": ("Schedule",),
+    "stalerow.simulator.testing.campaigns": ("fuzz",),
     "stalerow.simulator.testing.isolation": ("IsolationError", "assert_isolated"),
 }
 

@@ -11,6 +11,7 @@ from stalerow.simulator import testing
 
 PUBLIC = (
     "AlignKernels",
+    "CampaignSummary",
     "Fault",
     "IsolationError",
     "KernelSet",
@@ -22,6 +23,7 @@ PUBLIC = (
     "Violation",
     "assert_isolated",
     "from_seed",
+    "fuzz",
     "kernel_set",
     "load",
     "load_settings",
@@ -51,7 +53,9 @@ def test_type_checkers_see_the_same_names_from_the_same_modules() -> None:
 
 
 def test_a_name_that_is_not_exported_is_refused() -> None:
-    with pytest.raises(AttributeError, match=r"no attribute 'assert_isolate': it exports AlignKernels, Fault"):
+    with pytest.raises(
+        AttributeError, match=r"no attribute 'assert_isolate': it exports AlignKernels, CampaignSummary"
+    ):
         _ = testing.assert_isolate
 
 
