@@ -116,8 +116,8 @@ def _named(name: str, trust: bool) -> Scenario:
     """A scenario by name, or from a file."""
     import difflib
 
-    from stalerow.simulator.run.subject import Subject
-    from stalerow.simulator.run.trust import refuse_untrusted
+    from stalerow.simulator.subject.subject import Subject
+    from stalerow.simulator.subject.trust import refuse_untrusted
 
     if name.lower().endswith(".toml"):
         scenario = load(name)
@@ -230,7 +230,7 @@ def _add(console: Console, args: argparse.Namespace) -> int:
     from stalerow.simulator.campaign import failures
     from stalerow.simulator.commands import answers
     from stalerow.simulator.files import write_beside
-    from stalerow.simulator.run.trust import refuse_untrusted
+    from stalerow.simulator.subject.trust import refuse_untrusted
 
     failure = failures.load(args.file).failure
     refuse_untrusted(failure.subject, str(args.file), args.trust)

@@ -15,11 +15,11 @@ from stalerow.simulator.errors import InternalError, UsageError
 from stalerow.simulator.oracle.violations import Violation
 from stalerow.simulator.run.ordering import chooser
 from stalerow.simulator.run.simulation import Simulation
-from stalerow.simulator.run.subject import Subject
 from stalerow.simulator.schedule.choosers.recording import RecordingOrder
 from stalerow.simulator.schedule.file import to_json
 from stalerow.simulator.schedule.order import Order, ThreadLag
 from stalerow.simulator.schedule.values import Schedule
+from stalerow.simulator.subject.subject import Subject
 
 Signature = tuple[str, str, bool]
 Prepare = Callable[[Schedule], Schedule]

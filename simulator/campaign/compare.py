@@ -18,9 +18,9 @@ import msgspec
 from stalerow.simulator.campaign.failures import CRASH, HANG
 from stalerow.simulator.campaign.process import Done
 from stalerow.simulator.campaign.workers import Workers
-from stalerow.simulator.run.subject import Subject
 from stalerow.simulator.schedule.draw import Draw
 from stalerow.simulator.schedule.generate import from_draw
+from stalerow.simulator.subject.subject import Subject
 
 if TYPE_CHECKING:
     from stalerow.simulator.run.outcome import FaultUse

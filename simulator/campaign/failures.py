@@ -20,10 +20,10 @@ from stalerow.simulator.campaign.workers import alive
 from stalerow.simulator.errors import UsageError
 from stalerow.simulator.files import read_data, write_beside
 from stalerow.simulator.oracle.violations import Violation
-from stalerow.simulator.run.subject import Subject
 from stalerow.simulator.schedule.draw import Draw
 from stalerow.simulator.schedule.file import modern
 from stalerow.simulator.schedule.values import Schedule, validate
+from stalerow.simulator.subject.subject import Subject
 
 FORMAT = 2
 FOLDER = Path(".stalerow") / "failures"

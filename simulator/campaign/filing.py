@@ -12,8 +12,8 @@ from stalerow.simulator.campaign.findings import Finding, Tally
 from stalerow.simulator.campaign.options import Options
 from stalerow.simulator.campaign.trials import Reduction
 from stalerow.simulator.oracle.violations import Violation
-from stalerow.simulator.run.subject import Subject
 from stalerow.simulator.schedule.draw import Draw
+from stalerow.simulator.subject.subject import Subject
 
 
 class Listener(Protocol):

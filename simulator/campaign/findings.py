@@ -15,10 +15,10 @@ from stalerow.simulator.campaign import failures
 from stalerow.simulator.campaign.failures import Failure, Origin
 from stalerow.simulator.campaign.trials import Reduced, Seen, Trial
 from stalerow.simulator.oracle.violations import MARKS, Violation
-from stalerow.simulator.run.subject import Subject
 from stalerow.simulator.schedule.draw import Draw
 from stalerow.simulator.schedule.generate import from_draw
 from stalerow.simulator.schedule.values import Schedule
+from stalerow.simulator.subject.subject import Subject
 
 if TYPE_CHECKING:
     from stalerow.simulator.run.outcome import FaultUse

@@ -28,11 +28,11 @@ from stalerow.simulator.campaign.stream import TrialStream
 from stalerow.simulator.campaign.trials import Reduced, Reduction, Seen, Trial, do
 from stalerow.simulator.campaign.workers import TICK_S, Workers, abandoned
 from stalerow.simulator.errors import UsageError
-from stalerow.simulator.run.subject import Subject
 from stalerow.simulator.schedule.draw import Draw
+from stalerow.simulator.subject.subject import Subject
 
 if TYPE_CHECKING:
-    from stalerow.simulator.universes.scan import Universe
+    from stalerow.simulator.campaign.scan import Universe
 
 SCOUTS_AHEAD = 64
 LEASE = 8
@@ -123,7 +123,7 @@ class Campaign:
 
     def _scan(self, universes: int) -> bool:
         """Run packs first, so that only what they flag is left to run alone; whether there is any."""
-        from stalerow.simulator.universes.scan import Scan
+        from stalerow.simulator.campaign.scan import Scan
 
         options = self.options
         scan = Scan(

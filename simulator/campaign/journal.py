@@ -18,8 +18,8 @@ from stalerow.simulator.campaign.options import Options
 from stalerow.simulator.campaign.trials import Reduction
 from stalerow.simulator.errors import UsageError
 from stalerow.simulator.files import write_beside
-from stalerow.simulator.run.subject import Subject
 from stalerow.simulator.schedule.draw import SEEDS, Draw
+from stalerow.simulator.subject.subject import Subject
 
 FORMAT = 1
 

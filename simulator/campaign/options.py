@@ -9,8 +9,8 @@ from pathlib import Path
 import msgspec
 
 from stalerow.simulator.campaign import failures
-from stalerow.simulator.run.subject import Subject
 from stalerow.simulator.schedule.draw import SEEDS, Draw
+from stalerow.simulator.subject.subject import Subject
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,11 +15,11 @@ import msgspec
 
 from stalerow.simulator.campaign.candidates import Candidates, Prepare, Signature
 from stalerow.simulator.campaign.picks import by_hypothesis
-from stalerow.simulator.run.subject import Subject
 from stalerow.simulator.schedule.edits import edits
 from stalerow.simulator.schedule.file import to_json
 from stalerow.simulator.schedule.generate import as_asked, genuine
 from stalerow.simulator.schedule.values import Schedule
+from stalerow.simulator.subject.subject import Subject
 
 BUDGET = 400
 """Candidate runs of Hypothesis in one shrinking; the edits after it have half as many of their own. Bounded by count

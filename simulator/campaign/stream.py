@@ -7,8 +7,8 @@ from collections.abc import Iterator
 
 from stalerow.simulator.campaign.process import Done
 from stalerow.simulator.campaign.trials import Trial
-from stalerow.simulator.run.subject import Subject
 from stalerow.simulator.schedule.draw import Draw
+from stalerow.simulator.subject.subject import Subject
 
 RUN_AGAIN_EVERY = 16
 

@@ -8,8 +8,8 @@ import msgspec
 
 from stalerow.simulator.campaign.findings import Finding, Tally
 from stalerow.simulator.campaign.options import Options
-from stalerow.simulator.run.subject import Subject
 from stalerow.simulator.schedule.draw import Draw
+from stalerow.simulator.subject.subject import Subject
 
 
 class Saved(msgspec.Struct, frozen=True):

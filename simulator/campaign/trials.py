@@ -12,11 +12,11 @@ from stalerow.simulator.draw.picture import picture
 from stalerow.simulator.oracle.violations import Violation
 from stalerow.simulator.rank.released import RefusedLayout
 from stalerow.simulator.run.outcome import FaultUse, Outcome
-from stalerow.simulator.run.subject import Subject
 from stalerow.simulator.schedule.draw import Draw
 from stalerow.simulator.schedule.generate import from_draw
 from stalerow.simulator.schedule.order import Order
 from stalerow.simulator.schedule.values import Schedule
+from stalerow.simulator.subject.subject import Subject
 
 BUDGET_WITHOUT_TWIN = 250
 LONGEST_SHRINK_S = 3600.0

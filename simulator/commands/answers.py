@@ -24,9 +24,9 @@ from stalerow.simulator.explore.bounds import Bounds
 from stalerow.simulator.explore.orders import Counts
 from stalerow.simulator.files import write_beside
 from stalerow.simulator.oracle.violations import Violation
-from stalerow.simulator.run.subject import Subject
 from stalerow.simulator.schedule.draw import Draw
 from stalerow.simulator.serve.report import RunResult
+from stalerow.simulator.subject.subject import Subject
 
 STDOUT = "-"
 

@@ -62,11 +62,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def execute(args: argparse.Namespace) -> int:
     from stalerow.simulator.campaign.compare import CHUNK, Row, Setting, results
+    from stalerow.simulator.commands.screen.progress import progress
+    from stalerow.simulator.commands.screen.results import print_comparison
     from stalerow.simulator.commands.untested import untested
-    from stalerow.simulator.draw.progress import progress
-    from stalerow.simulator.draw.results import print_comparison
-    from stalerow.simulator.run.subject import Subject
     from stalerow.simulator.schedule.draw import Draw
+    from stalerow.simulator.subject.subject import Subject
 
     subjects = [Subject(kernels=name, device=args.device, faults=tuple(args.fault)) for name in args.kernels]
     subjects += [Subject(worker=name, python=args.python or "") for name in args.worker]
@@ -104,8 +104,8 @@ def execute(args: argparse.Namespace) -> int:
 
         answers.write(args, answers.CompareAnswer(seeds=tuple(seeds), rows=tuple(table)))
     if args.html:
-        from stalerow.simulator.draw.report import comparison
-        from stalerow.simulator.draw.results import console
+        from stalerow.simulator.commands.screen.report import comparison
+        from stalerow.simulator.commands.screen.results import console
 
         page = comparison(table, seeds, _side_by_side(table, settings))
         display.save(args.html, page, "page", console())

@@ -47,7 +47,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def execute(args: argparse.Namespace) -> int:
-    from stalerow.simulator.draw.results import console
+    from stalerow.simulator.commands.screen.results import console
 
     if args.worker:
         from stalerow.simulator.commands import conform_worker
@@ -137,9 +137,9 @@ def _compare(
     tasks: Sequence[tuple[str, Task | int]],
     rules: str,
 ) -> int:
+    from stalerow.simulator.commands.screen.progress import progress
     from stalerow.simulator.conform.live import live_agreement
     from stalerow.simulator.conform.workloads import random_task
-    from stalerow.simulator.draw.progress import progress
 
     results: list[Conformance] = []
     begun = time.monotonic()

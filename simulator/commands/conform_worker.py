@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
 def execute(args: argparse.Namespace, out: Console) -> int:
     from stalerow.simulator.commands.conformed import show, total
+    from stalerow.simulator.commands.screen.progress import progress
     from stalerow.simulator.conform import Conformance
-    from stalerow.simulator.draw.progress import progress
     from stalerow.simulator.worker.agreement import agreement
     from stalerow.simulator.worker.environment import environment
     from stalerow.simulator.worker.process import child
@@ -77,7 +77,7 @@ def _small(args: argparse.Namespace, out: Console, name: str, schedule: Schedule
     from stalerow.simulator.commands.conformed import FOLDER
     from stalerow.simulator.files import write_beside
     from stalerow.simulator.schedule.file import to_json
-    from stalerow.simulator.worker.agreement import Compared
+    from stalerow.simulator.subject.compared import Compared
 
     subject = Compared(worker=args.worker, python=args.python or "")
     (first, *_) = subject.run(schedule).violations

@@ -13,8 +13,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def execute(args: argparse.Namespace) -> int:
+    from stalerow.simulator.commands.screen.results import console
     from stalerow.simulator.draw import words
-    from stalerow.simulator.draw.results import console
 
     if args.json:
         from stalerow.simulator.commands import answers

@@ -35,8 +35,8 @@ if TYPE_CHECKING:
     from stalerow.simulator.explore.orders import Reduction
     from stalerow.simulator.explore.progress import Progress
     from stalerow.simulator.explore.search import Lease
-    from stalerow.simulator.run.subject import Subject
     from stalerow.simulator.schedule.values import Schedule
+    from stalerow.simulator.subject.subject import Subject
 
 FOLDER = Path(".stalerow") / "explore"
 
@@ -166,7 +166,7 @@ def _tick_alone(progress: Alone) -> None:
 
 
 def _subject(args: argparse.Namespace) -> Subject:
-    from stalerow.simulator.run.subject import Subject
+    from stalerow.simulator.subject.subject import Subject
 
     return Subject(kernels=args.kernels, device=args.device, faults=tuple(args.fault))
 

@@ -19,11 +19,11 @@ if TYPE_CHECKING:
 
 def report(path: str, search: Exploration | AloneSearch, saved: list[Path]) -> None:
     """The page of the search, and one of each failure beside its file."""
+    from stalerow.simulator.commands.screen.report import exploration
+    from stalerow.simulator.commands.screen.results import console
     from stalerow.simulator.draw.html import page
     from stalerow.simulator.draw.recorder import recorded
-    from stalerow.simulator.draw.report import exploration
-    from stalerow.simulator.draw.results import console
-    from stalerow.simulator.run.trust import replay_command
+    from stalerow.simulator.subject.trust import replay_command
 
     progress, out = search.progress, console()
     pages = [file.with_suffix(".html") for file in saved]

@@ -65,7 +65,7 @@ def _repeated(loaded: Sequence[tuple[Path, Failure]]) -> list[Path]:
 def _fixed(paths: Sequence[Path], args: argparse.Namespace) -> list[Path]:
     from stalerow.simulator.campaign import failures
     from stalerow.simulator.campaign.again import replay_all
-    from stalerow.simulator.run.trust import refuse_untrusted
+    from stalerow.simulator.subject.trust import refuse_untrusted
 
     for path in paths:
         refuse_untrusted(failures.load(path).failure.subject, str(path), args.trust)
@@ -112,7 +112,7 @@ def replay_folder(folder: Path, jobs: int, trusted: bool = False) -> list[Replay
     """`replay DIR`: a line for each saved failure in it; what became of them."""
     from stalerow.simulator.campaign import failures
     from stalerow.simulator.campaign.again import replay_all
-    from stalerow.simulator.run.trust import refuse_untrusted
+    from stalerow.simulator.subject.trust import refuse_untrusted
 
     paths = failures.saved(folder)
     if not paths:

@@ -89,10 +89,10 @@ def execute(args: argparse.Namespace) -> int:
     from stalerow.simulator.campaign.fuzz import Campaign
     from stalerow.simulator.campaign.options import Options
     from stalerow.simulator.commands.ci import Annotations
+    from stalerow.simulator.commands.screen.campaign import Screen
     from stalerow.simulator.commands.untested import untested
-    from stalerow.simulator.draw.campaign import Screen
     from stalerow.simulator.errors import UsageError
-    from stalerow.simulator.run.subject import Subject
+    from stalerow.simulator.subject.subject import Subject
 
     if args.universes and args.runner == "v1":
         raise UsageError("--universes runs under runner v2 only: leave out --runner v1")
@@ -154,12 +154,12 @@ def _report(path: str, options: Options, tally: Tally) -> None:
     """The campaign's page, and one of every failure that can be run again in this process, beside its file."""
     from pathlib import Path
 
-    from stalerow.simulator.draw.campaign import configuration
+    from stalerow.simulator.commands.screen.campaign import configuration
+    from stalerow.simulator.commands.screen.report import campaign
+    from stalerow.simulator.commands.screen.results import console
     from stalerow.simulator.draw.html import page
     from stalerow.simulator.draw.recorder import recorded
-    from stalerow.simulator.draw.report import campaign
-    from stalerow.simulator.draw.results import console
-    from stalerow.simulator.run.trust import replay_command
+    from stalerow.simulator.subject.trust import replay_command
 
     out, pages = console(), {}
     for finding in tally.findings:

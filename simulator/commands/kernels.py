@@ -52,7 +52,7 @@ def execute(args: argparse.Namespace) -> int:
 
     from stalerow.kernels.external import describe
     from stalerow.kernels.sets import refuse_unknown
-    from stalerow.simulator.run.subject import Subject, made_by_function
+    from stalerow.simulator.subject.subject import Subject, made_by_function
 
     if made_by_function(args.name):
         made = Subject(kernels=args.name).load()

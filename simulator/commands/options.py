@@ -13,9 +13,9 @@ from stalerow.simulator.errors import UsageError
 
 if TYPE_CHECKING:
     from stalerow.simulator.conform.engine import ReleasedEngines
-    from stalerow.simulator.run.subject import Subject
     from stalerow.simulator.schedule.draw import Draw
     from stalerow.simulator.schedule.values import Schedule
+    from stalerow.simulator.subject.subject import Subject
 
 MOST_SEEDS = 1_000_000
 """In a list, which is kept; a single range may have any number."""

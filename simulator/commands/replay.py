@@ -33,8 +33,8 @@ if TYPE_CHECKING:
     from stalerow.simulator.campaign.again import Replayed, Verdict
     from stalerow.simulator.campaign.failures import Loaded, Origin
     from stalerow.simulator.run.outcome import Outcome
-    from stalerow.simulator.run.subject import Subject
     from stalerow.simulator.schedule.values import Schedule
+    from stalerow.simulator.subject.subject import Subject
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -66,7 +66,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def execute(args: argparse.Namespace) -> int:
-    from stalerow.simulator.draw.results import console
+    from stalerow.simulator.commands.screen.results import console
 
     if Path(args.what).is_dir():
         return _folder(args)
@@ -74,7 +74,7 @@ def execute(args: argparse.Namespace) -> int:
     loaded = _loaded(args, out)
     subject = _subject(args, loaded)
     if loaded is not None:
-        from stalerow.simulator.run.trust import refuse_untrusted
+        from stalerow.simulator.subject.trust import refuse_untrusted
 
         # What the command line names instead, its user has chosen.
         chosen: dict[str, Any] = {"kernels": "req-idx"} if args.kernels else {}
@@ -140,7 +140,7 @@ def _loaded(args: argparse.Namespace, out: Console) -> Loaded | None:
 
 
 def _subject(args: argparse.Namespace, loaded: Loaded | None) -> Subject:
-    from stalerow.simulator.run.subject import Subject
+    from stalerow.simulator.subject.subject import Subject
 
     saved = loaded.failure.subject if loaded else Subject()
     return Subject(

@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 
     from stalerow.simulator.conform.to_schedule import TraceCheck
     from stalerow.simulator.run.outcome import Outcome
-    from stalerow.simulator.run.subject import Subject
     from stalerow.simulator.schedule.values import Schedule
+    from stalerow.simulator.subject.subject import Subject
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -46,14 +46,14 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def execute(args: argparse.Namespace) -> int:
+    from stalerow.simulator.commands.screen.results import console
     from stalerow.simulator.commands.untested import untested
     from stalerow.simulator.draw.events import EventPrinter
-    from stalerow.simulator.draw.results import console
     from stalerow.simulator.faults import resolve
     from stalerow.simulator.files import write_beside
-    from stalerow.simulator.run.subject import Subject
     from stalerow.simulator.schedule.file import to_json
     from stalerow.simulator.schedule.values import with_profile
+    from stalerow.simulator.subject.subject import Subject
 
     python = (args.python or "") if args.worker else ""
     faulty = tuple(args.fault)
@@ -87,7 +87,7 @@ def execute(args: argparse.Namespace) -> int:
 
 
 def _run_worker(args: argparse.Namespace, subject: Subject, schedule: Schedule) -> int:
-    from stalerow.simulator.draw.results import console
+    from stalerow.simulator.commands.screen.results import console
     from stalerow.simulator.files import write_beside
     from stalerow.simulator.schedule.file import to_json
     from stalerow.simulator.worker.served import served

@@ -84,13 +84,13 @@ def _engine(group: argparse._ArgumentGroup) -> None:
 
 
 def execute(args: argparse.Namespace) -> int:
-    from stalerow.simulator.draw.progress import progress
-    from stalerow.simulator.draw.serving import print_serving
-    from stalerow.simulator.run.subject import Subject
+    from stalerow.simulator.commands.screen.progress import progress
+    from stalerow.simulator.commands.screen.serving import print_serving
     from stalerow.simulator.serve.acceptance import from_mean, from_rates
     from stalerow.simulator.serve.costs import with_changes
     from stalerow.simulator.serve.settings import ServeOptions
     from stalerow.simulator.serve.sweep import ServeJob, run_jobs, serve
+    from stalerow.simulator.subject.subject import Subject
 
     drafts = args.num_speculative_tokens
     if args.acceptance_rates and args.acceptance_length:
@@ -147,9 +147,9 @@ def execute(args: argparse.Namespace) -> int:
     if args.json:
         _write(args, results)
     if args.html:
-        from stalerow.simulator.draw.report import serving
-        from stalerow.simulator.draw.results import console
-        from stalerow.simulator.draw.serving import PUBLISHED
+        from stalerow.simulator.commands.screen.report import serving
+        from stalerow.simulator.commands.screen.results import console
+        from stalerow.simulator.commands.screen.serving import PUBLISHED
 
         about = (
             f"a healthy model: acceptance length {acceptance.mean_length:.2f}, "
@@ -157,7 +157,7 @@ def execute(args: argparse.Namespace) -> int:
         )
         display.save(args.html, serving(results, about, PUBLISHED), "page", console())
     if listener is not None:
-        from stalerow.simulator.draw.results import console
+        from stalerow.simulator.commands.screen.results import console
         from stalerow.simulator.draw.trace import trace
 
         kernels = Subject(kernels=args.kernels[0], device=args.device).load()

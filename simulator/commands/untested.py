@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from stalerow.simulator.run.outcome import FaultUse
-    from stalerow.simulator.run.subject import Subject
+    from stalerow.simulator.subject.subject import Subject
 
 
 def untested(subject: Subject, uses: Sequence[FaultUse], say: Callable[[str], None]) -> int:

@@ -1,1 +1,1 @@
-"""Drawings of what happened: a failing schedule on one screen, tables of results."""
+"""Drawings of what happened: a failing schedule on one screen, its page, its trace."""

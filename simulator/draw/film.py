@@ -17,8 +17,8 @@ from stalerow.simulator.rank.operations import Forward, Operation
 if TYPE_CHECKING:
     from stalerow.simulator.run.outcome import Outcome
     from stalerow.simulator.run.simulation import Simulation
-    from stalerow.simulator.run.subject import Subject
     from stalerow.simulator.schedule.values import Schedule
+    from stalerow.simulator.subject.subject import Subject
 
 
 class Frame(msgspec.Struct, frozen=True):

@@ -15,8 +15,8 @@ from stalerow.simulator.oracle.explain.numbers import counted
 
 if TYPE_CHECKING:
     from stalerow.simulator.run.outcome import Outcome
-    from stalerow.simulator.run.subject import Subject
     from stalerow.simulator.schedule.values import Schedule
+    from stalerow.simulator.subject.subject import Subject
 
 Until = int | Literal["violation"]
 KEYS = (

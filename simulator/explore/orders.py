@@ -17,11 +17,11 @@ from stalerow.simulator.explore.reduction import shared_by, sufficient
 from stalerow.simulator.explore.states import StateTracker
 from stalerow.simulator.oracle.violations import Violation
 from stalerow.simulator.run.simulation import Simulation
-from stalerow.simulator.run.subject import Subject
 from stalerow.simulator.schedule.choosers import Pending
 from stalerow.simulator.schedule.choosers.recording import Decision, deviations
 from stalerow.simulator.schedule.order import Order
 from stalerow.simulator.schedule.values import Schedule
+from stalerow.simulator.subject.subject import Subject
 
 
 class Reduction(msgspec.Struct, frozen=True):

@@ -16,7 +16,7 @@ from stalerow.simulator.explore.bounds import Bounds, complete
 from stalerow.simulator.explore.orders import Counts, Reduction
 from stalerow.simulator.explore.search import Failing, Lease, Searched, Signature, keep
 from stalerow.simulator.files import write_beside
-from stalerow.simulator.run.subject import Subject
+from stalerow.simulator.subject.subject import Subject
 
 FORMAT = 1
 Kept = TypeVar("Kept", bound="Sums")

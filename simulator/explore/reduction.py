@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from stalerow.simulator.faults.base import Fault
     from stalerow.simulator.rank.operations import Operation
     from stalerow.simulator.run.simulation import Simulation
-    from stalerow.simulator.run.subject import Subject
+    from stalerow.simulator.subject.subject import Subject
 
 AT_START = frozenset({"staging_depth", "ring_depth", "binder", "zero_padding"})
 """Decisions of a worker that are made before anything runs: a fault there lets no two actors share more."""

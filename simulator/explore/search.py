@@ -9,8 +9,8 @@ import msgspec
 from stalerow.simulator.explore.bounds import Acceptances, Bounds, schedule, workload
 from stalerow.simulator.explore.orders import Counts, OrderSearch, Reduction
 from stalerow.simulator.oracle.violations import Violation
-from stalerow.simulator.run.subject import Subject
 from stalerow.simulator.schedule.values import Schedule
+from stalerow.simulator.subject.subject import Subject
 
 Signature = tuple[str, str, bool]
 

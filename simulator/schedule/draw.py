@@ -23,7 +23,7 @@ _Number = Annotated[int, msgspec.Meta(ge=0, le=SEEDS - 1)]
 
 
 class Named(Protocol):
-    """Whom a command runs: `run.subject.Subject`."""
+    """Whom a command runs: `subject.subject.Subject`."""
 
     @property
     def faithful_by_default(self) -> bool: ...

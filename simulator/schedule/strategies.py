@@ -1,7 +1,7 @@
 """Hypothesis strategies for schedules, and the settings to run properties with.
 
 Schedules are drawn through the generator that seeds use, so Hypothesis shrinks towards fewer requests, fewer tokens, a
-smaller P and K and the fewest deviations from canonical order. `assert_isolated` states the property.
+smaller P and K and the fewest deviations from canonical order.
 """
 
 from __future__ import annotations
@@ -23,9 +23,6 @@ from stalerow.simulator.schedule.choosers.hypothesis import HypothesisChooser
 from stalerow.simulator.schedule.draw import Runner
 from stalerow.simulator.schedule.generate import generate
 from stalerow.simulator.schedule.values import Schedule
-from stalerow.simulator.testing.isolation import IsolationError, assert_isolated
-
-__all__ = ["SETTINGS", "IsolationError", "assert_isolated", "load_settings", "schedules"]
 
 SETTINGS = ("ci", "fuzz", "nightly")
 

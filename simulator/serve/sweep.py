@@ -37,9 +37,9 @@ class ServeJob(msgspec.Struct, frozen=True, kw_only=True):
 
 def serve(job: ServeJob, listener: Listener | None = None) -> RunResult:
     """Run one job in this process."""
-    from stalerow.simulator.run.subject import Subject
     from stalerow.simulator.serve.report import summarise
     from stalerow.simulator.serve.serving import Serving
+    from stalerow.simulator.subject.subject import Subject
 
     kernels = Subject(kernels=job.kernels, device=job.device).load()
     serving = Serving(

@@ -15,11 +15,11 @@ if TYPE_CHECKING:
     from stalerow.simulator.faults import Fault
     from stalerow.simulator.oracle.violations import Violation
     from stalerow.simulator.run.outcome import Outcome, run
-    from stalerow.simulator.run.subject import Subject
     from stalerow.simulator.schedule.file import load, to_json
     from stalerow.simulator.schedule.generate import from_seed
     from stalerow.simulator.schedule.strategies import load_settings, schedules
     from stalerow.simulator.schedule.values import Schedule
+    from stalerow.simulator.subject.subject import Subject
     from stalerow.simulator.testing.campaigns import fuzz
     from stalerow.simulator.testing.isolation import IsolationError, assert_isolated
 
@@ -54,7 +54,7 @@ _HOMES = {
     "stalerow.simulator.faults": ("Fault",),
     "stalerow.simulator.oracle.violations": ("Violation",),
     "stalerow.simulator.run.outcome": ("Outcome", "run"),
-    "stalerow.simulator.run.subject": ("Subject",),
+    "stalerow.simulator.subject.subject": ("Subject",),
     "stalerow.simulator.schedule.file": ("load", "to_json"),
     "stalerow.simulator.schedule.generate": ("from_seed",),
     "stalerow.simulator.schedule.strategies": ("load_settings", "schedules"),

@@ -12,7 +12,7 @@ from stalerow.simulator.campaign.fuzz import Campaign
 from stalerow.simulator.campaign.options import Options
 from stalerow.simulator.campaign.summary import CampaignSummary, of_campaign
 from stalerow.simulator.errors import UsageError
-from stalerow.simulator.run.subject import Subject
+from stalerow.simulator.subject.subject import Subject
 
 
 class _Silent:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from stalerow.simulator.draw.picture import picture
-from stalerow.simulator.run.subject import Subject
+from stalerow.simulator.subject.subject import Subject
 
 if TYPE_CHECKING:
     from stalerow.kernels.sets import KernelSet

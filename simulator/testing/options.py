@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 if TYPE_CHECKING:
-    from stalerow.simulator.run.subject import Subject
     from stalerow.simulator.schedule.draw import Draw
+    from stalerow.simulator.subject.subject import Subject
 
 
 def add(parser: pytest.Parser) -> None:
@@ -69,7 +69,7 @@ def _says_what_runs(config: pytest.Config) -> bool:
 
 def subject(config: pytest.Config) -> Subject:
     """The kernel set asked for, with the faults."""
-    from stalerow.simulator.run.subject import Subject
+    from stalerow.simulator.subject.subject import Subject
 
     return Subject(
         kernels=config.getoption("--stalerow-kernels") or "req-idx",

@@ -16,7 +16,7 @@ import pytest
 from stalerow.simulator.testing import options
 
 if TYPE_CHECKING:
-    from stalerow.simulator.run.subject import Subject
+    from stalerow.simulator.subject.subject import Subject
     from stalerow.simulator.testing.isolation import IsolationError
 
 STATE = pytest.StashKey["State"]()
@@ -198,7 +198,7 @@ def _isolation_errors(error: BaseException) -> list[IsolationError]:
 def _save(item: pytest.Item, error: IsolationError) -> tuple[dict[str, str], str]:
     """Save the failing schedule, shrunk where that can be done here; returns properties and the report's section."""
     from stalerow.simulator.campaign import failures
-    from stalerow.simulator.run.trust import replay_command
+    from stalerow.simulator.subject.trust import replay_command
     from stalerow.simulator.testing import reports
 
     config = item.config

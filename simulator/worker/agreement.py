@@ -19,9 +19,8 @@ from stalerow.simulator.errors import UsageError
 from stalerow.simulator.oracle.violations import Violation
 from stalerow.simulator.rank.operations import Forward
 from stalerow.simulator.rank.policy import RankPolicy
-from stalerow.simulator.run.outcome import Outcome, run
+from stalerow.simulator.run.outcome import run
 from stalerow.simulator.run.simulation import Simulation
-from stalerow.simulator.run.subject import Subject
 from stalerow.simulator.schedule.values import Schedule, with_profile
 from stalerow.simulator.worker.environment import environment
 from stalerow.simulator.worker.owned import owned_digest
@@ -166,24 +165,3 @@ def as_compared(worker: str, python: str, schedule: Schedule) -> Schedule:
     except ValueError as error:
         raise UsageError(f"--worker {worker} cannot be compared with our ranks: {error}") from None
     return with_profile(served(schedule), rules)
-
-
-class Compared(Subject, frozen=True, kw_only=True):
-    """A worker for which a schedule fails if our ranks do not agree with it: what differs is the violation."""
-
-    def run(self, schedule: Schedule, observer: Any = None, order: Any = None) -> Outcome:
-        found = agreement(self.worker, self.python, schedule)
-        difference = found.difference
-        violations = () if difference is None else (as_violation(difference),)
-        return Outcome(schedule, str(self), violations, {}, "", "", found.steps, (), "")
-
-
-def as_violation(difference: Difference) -> Violation:
-    return Violation(
-        kind="rank divergence",
-        rank=difference.rank,
-        launch=difference.what,
-        step=difference.step,
-        during=difference.step,
-        explanation=str(difference),
-    )

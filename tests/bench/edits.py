@@ -26,9 +26,9 @@ from release_edit import Edit, edited
 from release_edits import EDITS
 
 from stalerow.simulator.errors import InternalError, UsageError
-from stalerow.simulator.run.subject import Subject
 from stalerow.simulator.schedule.draw import Draw
 from stalerow.simulator.schedule.generate import from_draw
+from stalerow.simulator.subject.subject import Subject
 from stalerow.simulator.worker.environment import BASE, environment
 from stalerow.simulator.worker.process import child
 

@@ -23,7 +23,7 @@ from browser import chromium
 from stalerow.scenarios.loader import catalogue
 from stalerow.simulator.draw.html import page
 from stalerow.simulator.draw.recorder import recorded
-from stalerow.simulator.run.subject import Subject
+from stalerow.simulator.subject.subject import Subject
 
 MOVES = 300
 FRAME_MS = 1000 / 60

@@ -19,11 +19,11 @@ from collections.abc import Iterator
 from typing import Any
 
 from stalerow.simulator.campaign.findings import Tally
+from stalerow.simulator.campaign.scan import CHUNK, Lockstep, Record, Scan, Universe, do
 from stalerow.simulator.campaign.workers import Workers
-from stalerow.simulator.run.subject import Subject
 from stalerow.simulator.schedule.draw import Draw
 from stalerow.simulator.schedule.generate import from_draw
-from stalerow.simulator.universes.scan import CHUNK, Lockstep, Record, Scan, Universe, do
+from stalerow.simulator.subject.subject import Subject
 
 
 def seeds(count: int) -> Iterator[Draw]:

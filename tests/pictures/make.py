@@ -29,7 +29,7 @@ from stalerow.simulator.draw.picture import failure  # noqa: E402
 from stalerow.simulator.draw.record import Record  # noqa: E402
 from stalerow.simulator.draw.recorder import recorded  # noqa: E402
 from stalerow.simulator.draw.trace import trace  # noqa: E402
-from stalerow.simulator.run.subject import Subject  # noqa: E402
+from stalerow.simulator.subject.subject import Subject  # noqa: E402
 
 SVG = """<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" role="img" aria-label="terminal">
 <style>.{unique_id}-matrix {{ font: {char_height}px monospace; }} {styles}</style>

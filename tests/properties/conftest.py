@@ -2,7 +2,7 @@
 
 import pytest
 
-from stalerow.simulator.run.subject import Subject
+from stalerow.simulator.subject.subject import Subject
 
 
 @pytest.fixture(scope="session")

@@ -2,7 +2,7 @@
 
 from hypothesis import given
 
-from stalerow.simulator.schedule.strategies import assert_isolated, schedules
+from stalerow.simulator.testing import assert_isolated, schedules
 
 
 def test_seeds_are_isolated(stalerow_schedule, stalerow_kernels):

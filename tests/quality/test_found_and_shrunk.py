@@ -13,8 +13,8 @@ from stalerow.simulator.campaign.candidates import signature
 from stalerow.simulator.campaign.shrink import shrink
 from stalerow.simulator.draw.picture import picture
 from stalerow.simulator.faults import resolve
-from stalerow.simulator.run.subject import Subject
 from stalerow.simulator.schedule.generate import from_seed
+from stalerow.simulator.subject.subject import Subject
 
 BATCH_ROW = Subject(kernels="reference:batch-row")
 

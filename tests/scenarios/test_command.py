@@ -11,7 +11,7 @@ from stalerow.scenarios import FOLDER, load
 from stalerow.scenarios.command import ScenariosAnswer
 from stalerow.scenarios.program import main
 from stalerow.simulator.campaign import failures
-from stalerow.simulator.run.subject import Subject
+from stalerow.simulator.subject.subject import Subject
 
 
 def test_list_names_every_scenario(capsys: pytest.CaptureFixture[str]) -> None:

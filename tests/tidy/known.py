@@ -3,14 +3,6 @@
 MOST_LINES = 320
 """Of any Python file."""
 
-BOTH_WAYS = {
-    ("campaign", "draw"): "a campaign's findings carry the drawing of what was shrunk, and drawings read findings",
-    ("campaign", "universes"): "a scan is a kind of campaign, and its packs run in a campaign's workers",
-    ("run", "worker"): "a subject may be an engine's own worker, which runs in the ordinary loop",
-    ("schedule", "testing"): "Hypothesis runs a schedule's strategy under the assertion that users write",
-}
-"""Folders of `simulator/` that import each other."""
-
 CALLED_FROM_OUTSIDE = {
     "simulator/conform/driver_vllm.py": "stands in for an engine's classes: the engine calls it",
     "simulator/conform/trace.py": "fields of a recorded file",
@@ -40,6 +32,7 @@ ABOVE = (
     "campaign",
     "draw",
     "explore",
+    "subject",
     "commands",
 )
 """Folders of `simulator/`: those below know none of those above."""

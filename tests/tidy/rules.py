@@ -74,17 +74,14 @@ def no_circles(repository: Repository) -> Iterator[str]:
 
 @rule
 def folders_import_one_way(repository: Repository) -> Iterator[str]:
-    """Folders of `simulator/` do not import each other, but for the listed pairs."""
+    """Folders of `simulator/` do not import each other."""
     pairs = set()
     for found in repository.imports():
         ends = [name.split(".") for name in _pair(found)]
         if all(len(end) > 3 and end[1] == "simulator" for end in ends) and ends[0][2] != ends[1][2]:
             pairs.add((ends[0][2], ends[1][2]))
     both = {(a, b) for a, b in pairs if a < b and (b, a) in pairs}
-    yield from (f"simulator/{a} and simulator/{b} import each other" for a, b in sorted(both - set(known.BOTH_WAYS)))
-    yield from (
-        f"known.BOTH_WAYS lists {a} and {b}, which no longer do" for a, b in sorted(set(known.BOTH_WAYS) - both)
-    )
+    yield from (f"simulator/{a} and simulator/{b} import each other" for a, b in sorted(both))
 
 
 @rule

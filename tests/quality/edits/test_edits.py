@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from stalerow.simulator.errors import UsageError
-from stalerow.simulator.run.subject import Subject
 from stalerow.simulator.schedule.draw import Draw
 from stalerow.simulator.schedule.generate import from_draw
+from stalerow.simulator.subject.subject import Subject
 from stalerow.simulator.worker.environment import BASE, environment
 
 sys.path.insert(0, str(Path(__file__).parent))

@@ -6,8 +6,8 @@ import pytest
 from stalerow.simulator.campaign import failures
 from stalerow.simulator.campaign.again import Again, Replayed, do
 from stalerow.simulator.campaign.failures import Failure
-from stalerow.simulator.run.subject import Subject
 from stalerow.simulator.schedule.generate import from_seed
+from stalerow.simulator.subject.subject import Subject
 
 SUBJECT = Subject(kernels="reference:batch-row")
 

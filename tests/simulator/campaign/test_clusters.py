@@ -18,7 +18,7 @@ from stalerow.simulator.explore.bounds import Bounds
 from stalerow.simulator.explore.exploration import Exploration
 from stalerow.simulator.explore.progress import Progress
 from stalerow.simulator.explore.search import do
-from stalerow.simulator.run.subject import Subject
+from stalerow.simulator.subject.subject import Subject
 
 ray = pytest.importorskip("ray", reason="needs Ray (extra stalerow[ray])")
 

@@ -8,9 +8,9 @@ import pytest
 from stalerow.simulator.campaign import failures
 from stalerow.simulator.campaign.failures import Failure, Origin
 from stalerow.simulator.errors import UsageError
-from stalerow.simulator.run.subject import Subject
 from stalerow.simulator.schedule.draw import Draw
 from stalerow.simulator.schedule.generate import from_seed
+from stalerow.simulator.subject.subject import Subject
 
 SUBJECT = Subject(kernels="reference:batch-row")
 SEED = 7

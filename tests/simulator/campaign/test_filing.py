@@ -7,8 +7,8 @@ from stalerow.simulator.campaign.filing import Filing
 from stalerow.simulator.campaign.findings import Tally
 from stalerow.simulator.campaign.options import Options
 from stalerow.simulator.campaign.trials import Reduction
-from stalerow.simulator.run.subject import Subject
 from stalerow.simulator.schedule.draw import Draw
+from stalerow.simulator.subject.subject import Subject
 
 SUBJECT = Subject(kernels="reference:batch-row")
 

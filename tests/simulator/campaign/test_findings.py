@@ -9,11 +9,11 @@ from stalerow.simulator.campaign import findings
 from stalerow.simulator.campaign.findings import Finding, Tally
 from stalerow.simulator.campaign.trials import Reduced, Trial
 from stalerow.simulator.oracle.violations import MARKS
-from stalerow.simulator.run.subject import Subject
 from stalerow.simulator.schedule.draw import Draw
 from stalerow.simulator.schedule.generate import from_draw, from_seed
 from stalerow.simulator.schedule.order import Order
 from stalerow.simulator.schedule.rules.uniform import Uniform
+from stalerow.simulator.subject.subject import Subject
 
 SUBJECT = Subject(kernels="reference:batch-row")
 

@@ -16,8 +16,8 @@ from stalerow.simulator.campaign.fuzz import Campaign
 from stalerow.simulator.campaign.options import Options
 from stalerow.simulator.commands.fuzz import duration, shard
 from stalerow.simulator.errors import UsageError
-from stalerow.simulator.run.subject import Subject
 from stalerow.simulator.schedule.draw import Draw
+from stalerow.simulator.subject.subject import Subject
 
 BATCH_ROW = Subject(kernels="reference:batch-row")
 REQ_IDX = Subject(kernels="reference:req-idx")

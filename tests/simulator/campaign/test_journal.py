@@ -9,7 +9,7 @@ from stalerow.simulator.campaign.fuzz import Campaign
 from stalerow.simulator.campaign.options import Options
 from stalerow.simulator.campaign.trials import do
 from stalerow.simulator.errors import UsageError
-from stalerow.simulator.run.subject import Subject
+from stalerow.simulator.subject.subject import Subject
 
 SUBJECT = Subject(kernels="reference:req-idx")
 SHORT = (76, 17, 52, 71, 39, 73, 54, 14, 64, 38, 5, 24)

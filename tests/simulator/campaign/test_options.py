@@ -3,8 +3,8 @@
 import pytest
 
 from stalerow.simulator.campaign.options import Options
-from stalerow.simulator.run.subject import Subject
 from stalerow.simulator.schedule.draw import SEEDS, Draw
+from stalerow.simulator.subject.subject import Subject
 
 
 def seeds(**options) -> list[int]:

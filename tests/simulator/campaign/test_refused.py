@@ -7,8 +7,8 @@ import pytest
 from stalerow.simulator.campaign.trials import Trial
 from stalerow.simulator.errors import UsageError
 from stalerow.simulator.rank.released import RefusedLayout
-from stalerow.simulator.run.subject import Subject
 from stalerow.simulator.schedule.draw import Draw
+from stalerow.simulator.subject.subject import Subject
 
 
 def refusing(error: Exception):

@@ -6,7 +6,6 @@ from msgspec.structs import replace
 
 from stalerow.simulator.campaign.candidates import signature
 from stalerow.simulator.campaign.shrink import shrink
-from stalerow.simulator.run.subject import Subject
 from stalerow.simulator.schedule.edits import edits
 from stalerow.simulator.schedule.generate import from_seed
 from stalerow.simulator.schedule.order import Hold, Order
@@ -14,6 +13,7 @@ from stalerow.simulator.schedule.rules.pct import Priorities
 from stalerow.simulator.schedule.rules.pos import PartialOrder
 from stalerow.simulator.schedule.rules.uniform import Uniform
 from stalerow.simulator.schedule.values import Schedule, validate
+from stalerow.simulator.subject.subject import Subject
 
 SUBJECT = Subject(kernels="reference:batch-row")
 

@@ -2,8 +2,8 @@
 
 from stalerow.simulator.campaign.process import Done
 from stalerow.simulator.campaign.stream import RUN_AGAIN_EVERY, TrialStream
-from stalerow.simulator.run.subject import Subject
 from stalerow.simulator.schedule.draw import Draw
+from stalerow.simulator.subject.subject import Subject
 
 
 def stream(count: int, again: bool = False) -> TrialStream:

@@ -6,8 +6,8 @@ from stalerow.simulator.campaign import findings
 from stalerow.simulator.campaign.findings import Finding, Tally
 from stalerow.simulator.campaign.options import Options
 from stalerow.simulator.campaign.summary import CampaignSummary, Saved, of_campaign
-from stalerow.simulator.run.subject import Subject
 from stalerow.simulator.schedule.draw import Draw
+from stalerow.simulator.subject.subject import Subject
 
 SUBJECT = Subject(kernels="reference:batch-row")
 

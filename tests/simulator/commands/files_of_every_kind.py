@@ -17,10 +17,10 @@ from stalerow.scenarios import FOLDER, load
 from stalerow.simulator.campaign import failures, journal
 from stalerow.simulator.campaign.options import Options
 from stalerow.simulator.campaign.trials import Reduction, Trial
-from stalerow.simulator.run.subject import Subject
 from stalerow.simulator.schedule.draw import Draw
 from stalerow.simulator.schedule.file import to_json
 from stalerow.simulator.schedule.values import Schedule
+from stalerow.simulator.subject.subject import Subject
 
 TRACE = Path(__file__).parents[2] / "data" / "traces" / "v032_09_P1_K4_B8_full_accept.json.gz"
 BATCH_ROW = Subject(kernels="reference:batch-row")

@@ -3,7 +3,7 @@
 from stalerow.simulator.campaign.findings import Tally
 from stalerow.simulator.campaign.options import Options
 from stalerow.simulator.commands.ci import Annotations, Entry
-from stalerow.simulator.run.subject import Subject
+from stalerow.simulator.subject.subject import Subject
 
 ENTRY = Entry("cross-request copy (batch-row, seed 7)", "copied 50% of\na|b", "stalerow replay 7")
 

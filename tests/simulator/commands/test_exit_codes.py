@@ -15,9 +15,9 @@ import pytest
 from stalerow.scenarios import program
 from stalerow.simulator.campaign import failures
 from stalerow.simulator.commands import cli
-from stalerow.simulator.run.subject import Subject
 from stalerow.simulator.schedule.file import to_json
 from stalerow.simulator.schedule.generate import from_seed
+from stalerow.simulator.subject.subject import Subject
 
 REFERENCE = ["--kernels", "reference:req-idx"]
 

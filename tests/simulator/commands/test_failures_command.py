@@ -7,8 +7,8 @@ from msgspec.structs import replace
 from stalerow.simulator.campaign import failures
 from stalerow.simulator.campaign.failures import Failure
 from stalerow.simulator.commands.cli import main
-from stalerow.simulator.run.subject import Subject
 from stalerow.simulator.schedule.generate import from_seed
+from stalerow.simulator.subject.subject import Subject
 
 BATCH_ROW, REQ_IDX = Subject(kernels="reference:batch-row"), Subject(kernels="reference:req-idx")
 

@@ -11,15 +11,15 @@ import pytest
 
 from stalerow.simulator.campaign import failures, findings
 from stalerow.simulator.campaign.compare import Setting, run_seeds
+from stalerow.simulator.campaign.scan import Record
 from stalerow.simulator.campaign.trials import Trial
 from stalerow.simulator.commands.cli import main
-from stalerow.simulator.run.subject import Subject
-from stalerow.simulator.run.trust import replay_command
 from stalerow.simulator.schedule.draw import Draw
 from stalerow.simulator.schedule.generate import from_draw
+from stalerow.simulator.subject.subject import Subject
+from stalerow.simulator.subject.trust import replay_command
 from stalerow.simulator.testing import reports
 from stalerow.simulator.testing.isolation import IsolationError, assert_isolated
-from stalerow.simulator.universes.scan import Record
 
 BATCH_ROW = Subject(kernels="reference:batch-row")
 SUBJECTS = (

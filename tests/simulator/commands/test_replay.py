@@ -11,9 +11,9 @@ from stalerow.simulator.campaign import failures, findings
 from stalerow.simulator.campaign.candidates import signature
 from stalerow.simulator.campaign.trials import Reduction, Trial
 from stalerow.simulator.commands.cli import main
-from stalerow.simulator.run.subject import Subject
 from stalerow.simulator.schedule.draw import Draw
 from stalerow.simulator.schedule.generate import from_seed
+from stalerow.simulator.subject.subject import Subject
 
 BATCH_ROW = Subject(kernels="reference:batch-row")
 

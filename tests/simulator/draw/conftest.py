@@ -6,8 +6,8 @@ import pytest
 from stalerow.scenarios.loader import catalogue
 from stalerow.simulator.draw.record import Record
 from stalerow.simulator.draw.recorder import recorded
-from stalerow.simulator.run.subject import Subject
 from stalerow.simulator.schedule.values import Schedule
+from stalerow.simulator.subject.subject import Subject
 
 
 def record_of(kernels: str, schedule=None) -> Record:

@@ -9,7 +9,7 @@ from stalerow.scenarios.loader import catalogue
 from stalerow.simulator.draw.charset import ascii_only
 from stalerow.simulator.draw.picture import NARROWEST, WIDEST, drawn, width_here
 from stalerow.simulator.draw.recorder import recorded
-from stalerow.simulator.run.subject import Subject
+from stalerow.simulator.subject.subject import Subject
 
 from .conftest import busy, record_of
 from .snapshots import check

@@ -10,8 +10,8 @@ from stalerow.scenarios.loader import catalogue
 from stalerow.simulator.draw.finding import ownership
 from stalerow.simulator.draw.record import Executed, Processed, Record, Scheduled
 from stalerow.simulator.draw.recorder import Recorder
-from stalerow.simulator.run.subject import Subject
 from stalerow.simulator.schedule.generate import from_seed
+from stalerow.simulator.subject.subject import Subject
 
 from .conftest import busy, record_of
 

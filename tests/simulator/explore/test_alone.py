@@ -9,7 +9,7 @@ from stalerow.simulator.explore.alone import Alone, AloneSearch, load
 from stalerow.simulator.explore.bounds import Bounds, Shape, number_of, schedule
 from stalerow.simulator.explore.orders import OrderSearch, Reduction
 from stalerow.simulator.explore.search import Lease
-from stalerow.simulator.run.subject import Subject
+from stalerow.simulator.subject.subject import Subject
 
 SHALLOW = Bounds(requests=1, pp=1, steps=4, prompt=2, output=3, staging_depth=1)
 REQ_IDX = Subject(kernels="reference:req-idx")

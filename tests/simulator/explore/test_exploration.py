@@ -11,7 +11,7 @@ from stalerow.simulator.explore.bounds import Bounds, total
 from stalerow.simulator.explore.exploration import Exploration
 from stalerow.simulator.explore.progress import Progress, load, save
 from stalerow.simulator.explore.search import Lease, do
-from stalerow.simulator.run.subject import Subject
+from stalerow.simulator.subject.subject import Subject
 
 BOUNDS = Bounds(requests=2, steps=5, prompt=1, output=3, gap=1)
 

@@ -12,11 +12,11 @@ from stalerow.simulator.explore.states import StateTracker
 from stalerow.simulator.rank.operations import BlockCounts, Gather
 from stalerow.simulator.run.events import NOT_SHARED, Shared
 from stalerow.simulator.run.ordering import chooser
-from stalerow.simulator.run.subject import Subject
 from stalerow.simulator.schedule.choosers.recording import Decision
 from stalerow.simulator.schedule.generate import from_seed
 from stalerow.simulator.schedule.order import Order
 from stalerow.simulator.schedule.rules.pos import PartialOrder
+from stalerow.simulator.subject.subject import Subject
 
 REQ_IDX = Subject(kernels="reference:req-idx")
 UNREDUCED = Reduction(commuting=False, states=False)

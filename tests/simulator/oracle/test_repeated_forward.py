@@ -10,8 +10,8 @@ from stalerow.kernels.base.layout import Layout
 from stalerow.kernels.sets import kernel_set
 from stalerow.simulator.oracle.shadow import Shadow
 from stalerow.simulator.run.outcome import Outcome, run
-from stalerow.simulator.run.subject import Subject
 from stalerow.simulator.schedule.generate import from_seed
+from stalerow.simulator.subject.subject import Subject
 
 SUBJECTS = (
     Subject(kernels="reference:req-idx"),

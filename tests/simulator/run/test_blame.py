@@ -11,9 +11,9 @@ from stalerow.simulator.engine.core import EngineCore
 from stalerow.simulator.engine.step import Step
 from stalerow.simulator.oracle.violations import ENGINE
 from stalerow.simulator.run.outcome import run
-from stalerow.simulator.run.subject import Subject
 from stalerow.simulator.schedule.generate import from_seed
 from stalerow.simulator.schedule.values import Schedule
+from stalerow.simulator.subject.subject import Subject
 
 
 def line_of_the_bug() -> int:

@@ -20,7 +20,6 @@ from stalerow.simulator.errors import UsageError
 from stalerow.simulator.oracle.violations import Violation
 from stalerow.simulator.rank.released import RefusedLayout
 from stalerow.simulator.run.outcome import run
-from stalerow.simulator.run.subject import Subject
 from stalerow.simulator.schedule.choosers.lagging import DrawnLags
 from stalerow.simulator.schedule.choosers.seeded import SeededChooser
 from stalerow.simulator.schedule.draw import Draw
@@ -28,6 +27,7 @@ from stalerow.simulator.schedule.file import load, to_json
 from stalerow.simulator.schedule.generate import from_draw
 from stalerow.simulator.schedule.order import Interleaving, Order, ThreadLag
 from stalerow.simulator.schedule.values import validate
+from stalerow.simulator.subject.subject import Subject
 
 sys.path.insert(0, str(Path(__file__).parent))
 

@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 
 from stalerow.simulator.commands.options import add_draw, draw_of, number
 from stalerow.simulator.errors import UsageError
-from stalerow.simulator.run.subject import Subject
 from stalerow.simulator.schedule.draw import MAX_PP, SEEDS, Draw
 from stalerow.simulator.schedule.faithful import is_faithful
 from stalerow.simulator.schedule.file import from_builtins, load, to_json
 from stalerow.simulator.schedule.generate import from_draw, from_seed, genuine
+from stalerow.simulator.subject.subject import Subject
 
 DRAWS = st.builds(
     Draw,

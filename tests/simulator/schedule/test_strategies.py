@@ -8,11 +8,11 @@ import pytest
 from hypothesis import Phase, find, given, settings
 
 from stalerow.kernels.sets import kernel_set
-from stalerow.simulator.run.subject import Subject
 from stalerow.simulator.schedule.draw import Draw
 from stalerow.simulator.schedule.generate import from_seed
 from stalerow.simulator.schedule.strategies import load_settings, schedules
 from stalerow.simulator.schedule.values import validate
+from stalerow.simulator.subject.subject import Subject
 from stalerow.simulator.testing.isolation import STATISTICS, IsolationError, Statistics, assert_isolated
 
 

@@ -2,11 +2,11 @@
 
 from stalerow.simulator.campaign.candidates import signature
 from stalerow.simulator.campaign.shrink import shrink
-from stalerow.simulator.run.subject import Subject
 from stalerow.simulator.schedule.choosers.swarm import FEATURES, SwarmChooser, left_out
 from stalerow.simulator.schedule.draw import Draw
 from stalerow.simulator.schedule.generate import from_draw, genuine
 from stalerow.simulator.schedule.order import Order
+from stalerow.simulator.subject.subject import Subject
 
 SEEDS = range(60)
 

@@ -13,7 +13,7 @@ from stalerow.simulator.schedule.draw import Draw
 
 PROJECT = """
 from hypothesis import given
-from stalerow.simulator.schedule.strategies import assert_isolated, schedules
+from stalerow.simulator.testing import assert_isolated, schedules
 
 
 def test_seeds(stalerow_schedule, stalerow_kernels):

@@ -14,12 +14,12 @@ from stalerow.simulator.faults import resolve
 from stalerow.simulator.run.outcome import run
 from stalerow.simulator.schedule.draw import Draw
 from stalerow.simulator.schedule.generate import from_draw
+from stalerow.simulator.subject.compared import Compared
 from stalerow.simulator.worker import agreement
 from stalerow.simulator.worker.agreement import (
     BY_GROUP,
     BY_ROW,
     KERNELS,
-    Compared,
     ReleasedTails,
     Watching,
     as_compared,

@@ -12,10 +12,10 @@ from stalerow.simulator.draw.record import Executed
 from stalerow.simulator.draw.recorder import recorded
 from stalerow.simulator.draw.trace import trace
 from stalerow.simulator.errors import UsageError
-from stalerow.simulator.run.subject import Subject
 from stalerow.simulator.schedule.draw import Draw
 from stalerow.simulator.schedule.generate import from_draw
 from stalerow.simulator.schedule.values import Limits, Pipeline, Request, Schedule
+from stalerow.simulator.subject.subject import Subject
 from stalerow.simulator.worker.environment import environment
 
 SEEDS = range(8)

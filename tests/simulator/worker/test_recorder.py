@@ -11,9 +11,9 @@ from stalerow.simulator.draw.recorder import Recorder as OwnRecorder
 from stalerow.simulator.draw.recorder import seats
 from stalerow.simulator.oracle.violations import Violation
 from stalerow.simulator.rank.operations import Admit, Free
-from stalerow.simulator.run.subject import Subject
 from stalerow.simulator.schedule.draw import Draw
 from stalerow.simulator.schedule.generate import from_draw
+from stalerow.simulator.subject.subject import Subject
 from stalerow.simulator.worker.inside.recorder import RankRecorder, Recorder, operation_of
 
 

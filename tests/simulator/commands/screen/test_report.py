@@ -7,12 +7,17 @@ import pytest
 
 from stalerow.simulator.commands.cli import main
 
-from .test_page import between
-
 
 def cells(text: str) -> list[list[str]]:
     rows = re.findall(r"<tr>(.*?)</tr>", text)
     return [[re.sub(r"<[^>]+>", "", cell) for cell in re.findall(r"<t[hd][^>]*>(.*?)</t[hd]>", row)] for row in rows]
+
+
+def embedded(text: str) -> dict:
+    """What the page's script reads."""
+    found = re.search(r'<script type="application/json" id="data">(.*?)</script>', text, re.DOTALL)
+    assert found
+    return json.loads(found[1])
 
 
 @pytest.fixture(autouse=True)
@@ -29,7 +34,7 @@ def test_compare_shows_its_table_and_two_runs_of_the_first_violating_schedule(tm
     shown = {row[0]: row for row in cells(text) if row[0] in sets}
     for row in rows:
         assert shown[row["kernels"]][4:7] == [str(row["schedules"]), str(row["refused"]), str(row["violating"])]
-    data = json.loads(between(text, '<script type="application/json" id="data">', "</script>"))
+    data = embedded(text)
     assert [r["kernels"] for r in data["records"]] == sets
     assert bool(data["records"][0].get("violations")) is True
     assert bool(data["records"][1].get("violations")) is False
@@ -38,7 +43,7 @@ def test_compare_shows_its_table_and_two_runs_of_the_first_violating_schedule(tm
 def test_compare_without_a_violation_is_a_table_only(tmp_path):
     command = ["compare", "--kernels", "reference:req-idx", "--runner", "v2", "--pp", "2", "--seeds", "0:2"]
     assert main([*command, "--jobs", "1", "--html", "compare.html"]) == 0
-    assert json.loads(between((tmp_path / "compare.html").read_text(), 'id="data">', "</script>")) == {"records": []}
+    assert embedded((tmp_path / "compare.html").read_text()) == {"records": []}
 
 
 def test_fuzz_links_what_it_saved_and_the_pages_beside_it(tmp_path):

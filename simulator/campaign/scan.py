@@ -22,9 +22,9 @@ from stalerow.simulator.campaign.findings import Tally
 from stalerow.simulator.campaign.process import Done
 from stalerow.simulator.campaign.workers import TICK_S, Workers
 from stalerow.simulator.errors import InternalError, UsageError
-from stalerow.simulator.run.subject import Subject
 from stalerow.simulator.schedule.draw import Draw
 from stalerow.simulator.schedule.generate import from_draw
+from stalerow.simulator.subject.subject import Subject
 from stalerow.simulator.universes.execute import execute
 from stalerow.simulator.universes.pack import pack
 from stalerow.simulator.universes.record import record

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Console
 
 from stalerow.simulator.campaign.findings import Finding, Tally
-from stalerow.simulator.draw.results import console
+from stalerow.simulator.commands.screen.results import console
 from stalerow.simulator.oracle.explain.numbers import counted
 from stalerow.simulator.oracle.violations import MARKS
-from stalerow.simulator.run.trust import replay_command
+from stalerow.simulator.subject.trust import replay_command
 
 if TYPE_CHECKING:
     from stalerow.simulator.campaign.failures import Failure

@@ -11,14 +11,14 @@ from stalerow.simulator.campaign import failures
 from stalerow.simulator.campaign.findings import Finding, Tally
 from stalerow.simulator.campaign.fuzz import Campaign
 from stalerow.simulator.campaign.options import Options
+from stalerow.simulator.campaign.scan import Record, Scan, Universe
 from stalerow.simulator.commands import cli
 from stalerow.simulator.errors import UsageError
 from stalerow.simulator.oracle.ledger import Ledger
 from stalerow.simulator.run.outcome import run
-from stalerow.simulator.run.subject import Subject
 from stalerow.simulator.schedule.draw import Draw
 from stalerow.simulator.schedule.generate import from_draw
-from stalerow.simulator.universes.scan import Record, Scan, Universe
+from stalerow.simulator.subject.subject import Subject
 
 BATCH_ROW = Subject(kernels="reference:batch-row")
 REQ_IDX = Subject(kernels="reference:req-idx")

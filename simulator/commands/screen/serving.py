@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from rich import box
 from rich.table import Table
 
-from stalerow.simulator.draw.results import console
+from stalerow.simulator.commands.screen.results import console
 from stalerow.simulator.serve.report import RunResult, baseline
 
 PUBLISHED = (

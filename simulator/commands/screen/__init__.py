@@ -1,0 +1,1 @@
+"""What commands print while they run and when they are done: lines, tables, and the pages of what they measured."""
