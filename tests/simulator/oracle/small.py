@@ -19,7 +19,7 @@ LAYOUT = Layout(
     num_drafts=DRAFTS,
 )
 CONV, TEMPORAL = LAYOUT.states
-REQUESTS = tuple(Request(id=f"r{i}", prompt_len=6, max_tokens=8, stream=i, accepted=(1,)) for i in range(2))
+REQUESTS = tuple(Request(id=f"r{i}", prompt_len=6, max_tokens=8, stream=i, accepted=(1,)) for i in range(3))
 RECURRENT, ATTENTION = (1, 2, 3, 4), (5, 6)
 """Blocks that `admitted` gives the first request, by column."""
 
