@@ -2,8 +2,8 @@
 
     python tests/bench/schedules_needed.py [FAULT ...] [--orders KIND ...] [--starts 20] [--limit 100] [--jobs 1]
         [--minutes M] [--results FILE]
-    python tests/bench/schedules_needed.py --table [--results FILE]      what is in the file, as Markdown
-    python tests/bench/schedules_needed.py --write [--results FILE]      "mix" into the catalogue's files
+    python tests/bench/schedules_needed.py --table [--results FILE ...]  what is in the files, as Markdown
+    python tests/bench/schedules_needed.py --write [--results FILE ...]  "mix" into the catalogue's files
 
 A start is a seed far from the others; from there seeds are tried one after the other, without scenario or bias, until
 a run's first violation is the one that the fault's reports describe, or `--limit` were tried. Seeds whose schedule
@@ -13,8 +13,9 @@ every start (swarm): a seed's workload is the same under every kind but the last
 
 Every figure is one line of the results file, written as soon as it is known; a second call does what is missing. A
 figure holds for the program that it was measured with (a digest of the sources that are imported): after a change of
-any of them it is measured again, and the table is that of the last line's program. What depends on no machine and no
-load needs no such care, so that parts may come from several machines.
+any of them it is measured again, and what is read is of the last line's program. What depends on no machine and no
+load needs no such care, so that parts may come from several machines. Where shares alone have changed, the kinds that
+they mix can be measured into a file of their own: of several, the last that has a figure counts.
 """
 
 from __future__ import annotations
@@ -167,11 +168,14 @@ def missing(faults: Sequence[str], orders: Sequence[str], starts: int, limit: in
     return lacks
 
 
-def read(path: Path) -> list[Needed]:
-    """The figures of the program that the file's last line is of, the last of each."""
-    lines = path.read_bytes().splitlines() if path.exists() else []
-    found = [msgspec.json.decode(line, type=Needed) for line in lines if line.endswith(b"}")]
-    return list({n.key: n for n in found if n.program == found[-1].program}.values())
+def read(*paths: Path) -> list[Needed]:
+    """The figures of the program that a file's last line is of, the last of each."""
+    known: dict[tuple[str, str, int], Needed] = {}
+    for path in paths:
+        lines = path.read_bytes().splitlines() if path.exists() else []
+        found = [msgspec.json.decode(line, type=Needed) for line in lines if line.endswith(b"}")]
+        known |= {n.key: n for n in found if n.program == found[-1].program}
+    return list(known.values())
 
 
 def _of(found: Iterable[Needed], fault: str, order: str) -> list[Needed]:
@@ -190,16 +194,17 @@ def _cell(found: Sequence[Needed]) -> str:
 
 
 def table(found: Sequence[Needed]) -> str:
-    """Markdown: a row a fault, a column a kind of order; last, the geometric mean over the faults that all found."""
+    """Markdown: a row a fault, a column a kind of order; last, the geometric mean over the faults of every column."""
     faults = sorted({n.fault for n in found})
     orders = [order for order in KINDS if any(n.order == order for n in found)]
+    whole = [fault for fault in faults if all(_of(found, fault, order) for order in orders)]
     rows = [f"| fault | {' | '.join(orders)} |", "| --- |" + " --- |" * len(orders)]
     for fault in faults:
         rows.append(f"| `{fault}` | {' | '.join(_cell(_of(found, fault, order)) for order in orders)} |")
     means = []
     for order in orders:
-        tried = [statistics.fmean(n.tried for n in _of(found, fault, order)) for fault in faults]
-        means.append(f"{statistics.geometric_mean(tried):.2f}")
+        tried = [statistics.fmean(n.tried for n in _of(found, fault, order)) for fault in whole]
+        means.append(f"{statistics.geometric_mean(tried):.2f}" if tried else "")
     return "\n".join([*rows, f"| geometric mean of the means | {' | '.join(means)} |"])
 
 
@@ -232,21 +237,22 @@ def main() -> None:
     parser.add_argument("--limit", type=int, default=100)
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--minutes", type=float, default=60.0)
-    parser.add_argument("--results", type=Path, default=Path("schedules_needed.jsonl"))
+    parser.add_argument("--results", type=Path, nargs="+", default=[Path("schedules_needed.jsonl")])
     parser.add_argument("--table", action="store_true")
     parser.add_argument("--write", action="store_true")
     args = parser.parse_args()
     if not args.table and not args.write:
         faults = args.faults or list(builtin_faults())
-        tasks = missing(faults, args.orders, args.starts, args.limit, args.results)
-        measure(tasks, args.jobs, args.minutes, args.results)
-        left = len(missing(faults, args.orders, args.starts, args.limit, args.results))
+        *_, path = args.results
+        tasks = missing(faults, args.orders, args.starts, args.limit, path)
+        measure(tasks, args.jobs, args.minutes, path)
+        left = len(missing(faults, args.orders, args.starts, args.limit, path))
         print(f"{len(tasks) - left} figures measured, {left} are missing")
         return
     if args.write:
-        write(read(args.results))
+        write(read(*args.results))
     if args.table:
-        print(table(read(args.results)))
+        print(table(read(*args.results)))
 
 
 if __name__ == "__main__":
