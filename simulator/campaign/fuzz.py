@@ -27,6 +27,7 @@ from stalerow.simulator.campaign.process import Done
 from stalerow.simulator.campaign.stream import TrialStream
 from stalerow.simulator.campaign.trials import Reduced, Reduction, Seen, Trial, do
 from stalerow.simulator.campaign.workers import TICK_S, Workers, abandoned
+from stalerow.simulator.draw.picture import width_here
 from stalerow.simulator.errors import UsageError
 from stalerow.simulator.schedule.draw import Draw
 from stalerow.simulator.subject.subject import Subject
@@ -273,7 +274,8 @@ class Campaign:
         stopping = not self.options.keep_going and (self._reducing or self._queued)
         if stopping or not self._filing.new(*key):
             return
-        reduction = Reduction(seen, self.subject, trial.subject, self.options.schedule_s, self._left())
+        budget = (self.options.schedule_s, self._left())
+        reduction = Reduction(seen, self.subject, trial.subject, *budget, width=width_here())
         if trial.subject == self.subject:
             # Saved at once, unshrunk; shrinking overwrites the file.
             self._filing.save(findings.unshrunk(seen, trial.subject, "not shrunk yet"))

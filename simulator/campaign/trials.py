@@ -112,7 +112,7 @@ class Reduction:
     """Shrink what `finder` showed in `seen`, then confirm it with `subject`, whose twin `finder` may be.
 
     It ends after `shrink_s` seconds with the smallest schedule by then; a candidate that takes longer than `schedule_s`
-    does not count as failing.
+    does not count as failing. width: columns of the drawing, None for those of the terminal that the process has.
     """
 
     seen: Seen
@@ -120,6 +120,7 @@ class Reduction:
     finder: Subject = field(default_factory=Subject)
     schedule_s: float | None = None
     shrink_s: float | None = None
+    width: int | None = None
 
     @property
     def limit_s(self) -> float | None:
@@ -155,7 +156,7 @@ class Reduction:
             schedule=shrunk.schedule,
             violation=found or violation,
             digest=first.digest,
-            drawing=picture(shrunk.schedule, self.finder.run, str(self.subject)) if confirmed else "",
+            drawing=picture(shrunk.schedule, self.finder.run, str(self.subject), self.width) if confirmed else "",
             runs=shrunk.runs,
             marks=tuple(first.marks),
             confirmed=confirmed,

@@ -14,8 +14,10 @@ if TYPE_CHECKING:
     from stalerow.simulator.draw.recorder import Recorder
     from stalerow.simulator.engine.step import Step
     from stalerow.simulator.rank.operations import Operation
+    from stalerow.simulator.run.outcome import Outcome
     from stalerow.simulator.run.simulation import Observer, Simulation
     from stalerow.simulator.schedule.values import Schedule
+    from stalerow.simulator.subject.subject import Subject
 
 
 def add_html(parser: argparse.ArgumentParser, what: str) -> None:
@@ -43,6 +45,33 @@ def refuse(args: argparse.Namespace, why: str, *options: str) -> None:
     for option in options or ("html", "trace"):
         if getattr(args, option) is not None:
             raise UsageError(f"--{option} {getattr(args, option)}: {why}: leave one of them out")
+
+
+def again(what: str, subject: Subject, schedule: Schedule, saved: bool = False) -> str:
+    """The command that runs `what`, a seed or a file, again; `saved`: the file names the subject itself."""
+    from stalerow.simulator.subject.trust import replay_command
+
+    if what.isdecimal() and schedule.draw is not None:
+        return schedule.draw.command(subject)
+    command = replay_command(what, subject)
+    return command if saved else f"{command} {subject.options()}"
+
+
+def failed(
+    out: Console, outcome: Outcome, schedule: Schedule, subject: Subject, record: Record | None, draw: bool = True
+) -> None:
+    """What was found, if anything: a line for each violation, then the picture of the first, which stays in view.
+
+    `record` is of this run, if it was recorded. Without `draw` there is no picture.
+    """
+    from stalerow.simulator.draw.picture import show
+    from stalerow.simulator.draw.prose import say
+    from stalerow.simulator.draw.recorder import recorded
+
+    for violation in outcome.violations:
+        say(out, f"{violation.kind}: {violation.explanation}")
+    if outcome.violations and draw:
+        show(out, record or recorded(schedule, subject.run, str(subject)))
 
 
 class Together:

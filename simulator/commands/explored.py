@@ -11,28 +11,37 @@ from stalerow.simulator.errors import UsageError
 from stalerow.simulator.oracle.explain.numbers import counted
 
 if TYPE_CHECKING:
+    from rich.console import Console
+
     from stalerow.simulator.explore.alone import AloneSearch
     from stalerow.simulator.explore.exploration import Exploration
     from stalerow.simulator.explore.progress import Sums
     from stalerow.simulator.explore.search import Failing
+    from stalerow.simulator.subject.subject import Subject
 
 
 def report(path: str, search: Exploration | AloneSearch, saved: list[Path]) -> None:
     """The page of the search, and one of each failure beside its file."""
     from stalerow.simulator.commands.screen.report import exploration
     from stalerow.simulator.commands.screen.results import console
-    from stalerow.simulator.draw.html import page
-    from stalerow.simulator.draw.recorder import recorded
-    from stalerow.simulator.subject.trust import replay_command
 
     progress, out = search.progress, console()
-    pages = [file.with_suffix(".html") for file in saved]
-    for failing, file, shown in zip(progress.failing, saved, pages, strict=True):
-        subject = progress.subject.twin() or progress.subject
-        again = replay_command(file, progress.subject)
-        record = recorded(failing.schedule, subject.run, str(progress.subject), again)
-        display.save(str(shown), page([record]), "page", out)
+    pages = [_page(file, failing, progress.subject, out) for failing, file in zip(progress.failing, saved, strict=True)]
     display.save(path, exploration(progress, saved, pages, Path(path).absolute().parent), "page", out)
+
+
+def _page(file: Path, failing: Failing, subject: Subject, out: Console) -> Path | None:
+    """The page of a failure saved in `file`, written beside it; None where to make it could end the process."""
+    from stalerow.simulator.draw.failing import failing_record
+    from stalerow.simulator.draw.html import page
+    from stalerow.simulator.subject.trust import replay_command
+
+    record = failing_record(subject, failing.schedule, failing.violation.kind, replay_command(file, subject))
+    if record is None:
+        return None
+    shown = file.with_suffix(".html")
+    display.save(str(shown), page([record]), "page", out)
+    return shown
 
 
 def answer(args: argparse.Namespace, search: Exploration | AloneSearch, saved: list[Path]) -> None:

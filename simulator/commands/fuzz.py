@@ -157,21 +157,20 @@ def _report(path: str, options: Options, tally: Tally) -> None:
     from stalerow.simulator.commands.screen.campaign import configuration
     from stalerow.simulator.commands.screen.report import campaign
     from stalerow.simulator.commands.screen.results import console
+    from stalerow.simulator.draw.failing import failing_record
     from stalerow.simulator.draw.html import page
-    from stalerow.simulator.draw.recorder import recorded
     from stalerow.simulator.subject.trust import replay_command
 
     out, pages = console(), {}
     for finding in tally.findings:
         failure = finding.failure
-        # The NumPy twin checks every index, so it cannot take this process with it.
-        subject = failure.subject.twin(failure.schedule.order.interleaves) or failure.subject
-        if failure.violation is None or (failure.kind == "out of bounds" and subject == failure.subject):
+        if failure.violation is None:
             continue
-        shown = pages[finding.path] = finding.path.with_suffix(".html")
         again = replay_command(finding.path, failure.subject)
-        record = recorded(failure.schedule, subject.run, str(failure.subject), again)
-        display.save(str(shown), page([record]), "page", out)
+        record = failing_record(failure.subject, failure.schedule, failure.violation.kind, again)
+        if record is not None:
+            pages[finding.path] = finding.path.with_suffix(".html")
+            display.save(str(pages[finding.path]), page([record]), "page", out)
     about = "; ".join(" ".join(line.split()) for line in configuration(options).splitlines())
     report = campaign(f"stalerow fuzz: {options.subject}", about, tally, pages, Path(path).absolute().parent)
     display.save(path, report, "page", out)

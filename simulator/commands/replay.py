@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import re
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -84,9 +83,9 @@ def execute(args: argparse.Namespace) -> int:
     schedule = loaded.failure.schedule if loaded else schedule_source(args, args.what, subject)
     if args.until is not None or args.step:
         display.refuse(args, "--step and --until show the run in the terminal", "html", "trace", "json")
-        from stalerow.simulator.draw.walk import walk
+        from stalerow.simulator.draw.walk import asker, walk
 
-        walk(subject, schedule, out, until=args.until, ask=input if sys.stdin.isatty() else None, events=args.step)
+        walk(subject, schedule, out, until=args.until, ask=asker() if args.step else None, events=args.step)
         return 0
     if loaded is not None and loaded.failure.violation is None:
         replayed = _replay_without_violation(args.what, subject, schedule, loaded, out)
@@ -94,10 +93,13 @@ def execute(args: argparse.Namespace) -> int:
         return 1 if replayed.now == "crash" else 3 if replayed.fails else 0
     recorder = display.recorder(args, schedule)
     outcome = subject.run(schedule, recorder)
-    replayed = _replay(args.what, subject, schedule, loaded, out, _remembered(args, subject), outcome)
+    again = display.again(args.what, subject, schedule, loaded is not None and loaded.failure.subject == subject)
+    record = None if recorder is None else recorder.record(outcome, str(subject), again)
+    display.failed(out, outcome, schedule, subject, record)
+    replayed = _replay(args.what, subject, loaded, out, _remembered(args, subject), outcome)
     _answer(args, [replayed])
-    if recorder is not None:
-        display.write(args, recorder.record(outcome, str(subject)), out)
+    if record is not None:
+        display.write(args, record, out)
     return int(replayed.fails)
 
 
@@ -172,30 +174,22 @@ def _remembered(args: argparse.Namespace, subject: Subject) -> Origin | None:
 def _replay(
     what: str,
     subject: Subject,
-    schedule: Schedule,
     loaded: Loaded | None,
     out: Console,
     remembered: Origin | None,
     outcome: Outcome,
 ) -> Replayed:
     from stalerow.simulator.campaign.again import Replayed
-    from stalerow.simulator.draw.picture import picture
+    from stalerow.simulator.draw.prose import say
 
-    def say(text: str) -> None:
-        out.print(text, markup=False, soft_wrap=True)
-
-    if outcome.violations:
-        say(picture(schedule, subject.run, str(subject)))
-    for violation in outcome.violations:
-        say(f"{violation.kind}: {violation.explanation}")
     if loaded is not None:
         for line in _comparison(loaded, subject, outcome):
-            say(line)
+            say(out, line)
     if remembered is not None:
-        say(_again(remembered, outcome))
+        say(out, _again(remembered, outcome))
     verdict = counted(len(outcome.violations), "violation") if outcome.violations else "clean"
     stopped = f", stopped early: {outcome.stopped}" if outcome.stopped else ""
-    say(f"{verdict}: {subject}, {outcome.steps} steps, digest {outcome.digest}{stopped}")
+    say(out, f"{verdict}: {subject}, {outcome.steps} steps, digest {outcome.digest}{stopped}")
     now = outcome.violations[0].kind if outcome.violations else ""
     was = loaded.failure.kind if loaded else remembered.kind if remembered else ""
     verdict = _verdict(loaded, remembered, outcome)

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from stalerow.simulator.conform.to_schedule import TraceCheck
+    from stalerow.simulator.draw.record import Record
     from stalerow.simulator.run.outcome import Outcome
     from stalerow.simulator.schedule.values import Schedule
     from stalerow.simulator.subject.subject import Subject
@@ -76,9 +77,10 @@ def execute(args: argparse.Namespace) -> int:
         outcome = faults.run(schedule, kernels, observer=observer, engine=engines)
         if engines is not None:
             out.print(f"steps by the scheduler of vLLM {engines.version}", markup=False)
-    _print(out, outcome, schedule, subject, draw=engines is None, recorded=check is not None)
-    if recorder is not None:
-        display.write(args, recorder.record(outcome, str(subject)), out)
+    record = None if recorder is None else recorder.record(outcome, str(subject), _again(args, subject, schedule))
+    _print(out, outcome, schedule, subject, draw=engines is None, recorded=check is not None, record=record)
+    if record is not None:
+        display.write(args, record, out)
     agrees = check is None or _print_check(out, check, args.from_trace)
     _answer(args, subject, schedule, outcome, check)
     if outcome.violations or not agrees:
@@ -100,9 +102,10 @@ def _run_worker(args: argparse.Namespace, subject: Subject, schedule: Schedule) 
         write_beside(args.save, to_json(schedule))
     out, recorder = console(), display.recorder(args, schedule)
     outcome = subject.run(schedule, recorder)
-    _print(out, outcome, schedule, subject, draw=True, recorded=False)
-    if recorder is not None:
-        display.write(args, recorder.record(outcome, str(subject)), out)
+    record = None if recorder is None else recorder.record(outcome, str(subject), _again(args, subject, schedule))
+    _print(out, outcome, schedule, subject, draw=True, recorded=False, record=record)
+    if record is not None:
+        display.write(args, record, out)
     _answer(args, subject, schedule, outcome, None)
     return 1 if outcome.violations else 0
 
@@ -143,21 +146,33 @@ def _source(args: argparse.Namespace, subject: Subject) -> tuple[Schedule, Trace
     return to_schedule(trace, args.from_trace), TraceCheck(trace)
 
 
-def _print(out: Console, outcome: Outcome, schedule: Schedule, subject: Subject, draw: bool, recorded: bool) -> None:
-    from stalerow.simulator.draw.picture import picture
+def _again(args: argparse.Namespace, subject: Subject, schedule: Schedule) -> str:
+    """The command that runs it again; "" for what no command says."""
+    if args.from_trace is not None or args.engine != "own":
+        return ""
+    return display.again(args.schedule, subject, schedule)
 
-    for violation in outcome.violations:
-        out.print(f"{violation.kind}: {violation.explanation}", markup=False, soft_wrap=True)
-    if outcome.violations and draw:
-        out.print(picture(schedule, subject.run, str(subject)), markup=False)
+
+def _print(
+    out: Console,
+    outcome: Outcome,
+    schedule: Schedule,
+    subject: Subject,
+    draw: bool,
+    recorded: bool,
+    record: Record | None,
+) -> None:
+    from stalerow.simulator.draw.prose import say
+
+    display.failed(out, outcome, schedule, subject, record, draw)
     marks = ", ".join(f"{name} {count}" for name, count in sorted(outcome.marks.items())) or "none"
     # A recording has as many steps as it has: there is nothing early about its end.
     early = outcome.stopped if not recorded or outcome.stopped != "step limit" else ""
     ended = f", stopped early: {early}" if early else ""
-    out.print(f"marks: {marks}", markup=False, soft_wrap=True)
+    say(out, f"marks: {marks}")
     verdict = counted(len(outcome.violations), "violation") if outcome.violations else "clean"
     result = f"{verdict}: {subject}, {outcome.steps} steps, digest {outcome.digest}{ended}"
-    out.print(result, markup=False, soft_wrap=True)
+    say(out, result)
 
 
 def _print_check(out: Console, check: TraceCheck, name: str) -> bool:

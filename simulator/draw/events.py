@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from rich.console import Console
 
+from stalerow.simulator.draw.prose import say
 from stalerow.simulator.engine.step import Step
 from stalerow.simulator.rank.operations import (
     Advance,
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
     from stalerow.simulator.oracle.violations import Violation
     from stalerow.simulator.run.simulation import Simulation
 
+ACTOR = 10
+"""Columns for who acts."""
 QUIET = (BlockCounts, Preprocess, Indices, Advance, Seed, Free)
 
 
@@ -41,19 +44,19 @@ class EventPrinter:
         found = simulation.found[self._found :]
         self._found = len(simulation.found)
         for line in (*([] if isinstance(done, QUIET) else told(actor, done)), *map(complaint, found)):
-            self._out.print(line, markup=False, soft_wrap=True)
+            say(self._out, line, ACTOR)
 
 
 def told(actor: str, done: Operation | Step | None) -> list[str]:
     """An event in a line; none for what has nothing to tell."""
     if isinstance(done, Step):
-        return [f"{actor:<10}schedules step {done.number}: {_step(done)}"]
-    return [] if done is None else [f"{actor:<10}step {done.step}: {_operation(done)}"]
+        return [f"{actor:<{ACTOR}}schedules step {done.number}: {_step(done)}"]
+    return [] if done is None else [f"{actor:<{ACTOR}}step {done.step}: {_operation(done)}"]
 
 
 def complaint(violation: Violation) -> str:
     """A violation in a line below its event."""
-    return f"{'':10}!! {violation.kind}: {violation.explanation}"
+    return f"{'':{ACTOR}}!! {violation.kind}: {violation.explanation}"
 
 
 def _step(step: Step) -> str:
@@ -66,7 +69,7 @@ def _step(step: Step) -> str:
     for name, ids in (("finished", step.finished), ("preempted", step.preempted)):
         if ids:
             notes.append(f"{name} {', '.join(ids)}")
-    return " ".join(rows) + (f" ({'; '.join(notes)})" if notes else "") or "empty"
+    return " ".join([*rows, *([f"({'; '.join(notes)})"] if notes else [])]) or "empty"
 
 
 def _lists(ids) -> str:

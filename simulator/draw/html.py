@@ -18,6 +18,7 @@ import msgspec
 from stalerow.simulator.draw.finding import Finding, finding
 from stalerow.simulator.draw.record import Event, Record, Write
 from stalerow.simulator.draw.words import as_html
+from stalerow.simulator.oracle.explain.numbers import counted
 
 SCRIPTS = ("model.js", "timeline.js", "blocks.js", "page.js")
 KEYS = (
@@ -74,10 +75,10 @@ def _hash(text: str) -> str:
 def _about(record: Record) -> str:
     seed = f"seed {record.seed}, " if record.seed is not None else ""
     groups = ", ".join(f"{g.kind} {g.block_size}" for g in record.groups)
-    requests = "1 request" if len(record.requests) == 1 else f"{len(record.requests)} requests"
     return (
         f"{seed}P={record.pp} K={record.drafts} runner {record.runner}; groups (tokens per block): {groups}; "
-        f"{requests}, {record.steps} steps, {record.deviations} deviations from canonical order; digest {record.digest}"
+        f"{counted(len(record.requests), 'request')}, {counted(record.steps, 'step')}, "
+        f"{counted(record.deviations, 'deviation')} from canonical order; digest {record.digest}"
     )
 
 

@@ -22,6 +22,7 @@ from stalerow.simulator.draw.charset import Sheet, ascii_only
 from stalerow.simulator.draw.finding import Finding, finding, ownership
 from stalerow.simulator.draw.record import Record
 from stalerow.simulator.draw.steps import looked_up, timeline
+from stalerow.simulator.oracle.explain.numbers import counted
 from stalerow.simulator.oracle.violations import Race
 
 if TYPE_CHECKING:
@@ -53,6 +54,17 @@ def drawn(record: Record, width: int | None = None) -> str:
     if found is None:
         return f"no violation: {record.kernels} ran {record.steps} steps clean"
     return text(failure(record, found, width or width_here()), width or width_here())
+
+
+def show(out: Console, record: Record) -> None:
+    """Print the picture of a record's first violation: in colour on a terminal that has it and asks for it."""
+    found, width = finding(record), min(width_here(), max(out.width, NARROWEST))
+    if found is None or not out.is_terminal or out.color_system is None or out.no_color:
+        out.print(drawn(record, width), markup=False, highlight=False, soft_wrap=True)
+        return
+    sheet = Sheet(ascii_only())
+    Console(width=width, file=sheet, force_terminal=True).print(failure(record, found, width))
+    out.file.write(sheet.getvalue())
 
 
 def text(renderable: RenderableType, width: int) -> str:
@@ -128,9 +140,7 @@ def _about(record: Record) -> str:
     seed = f"seed {record.seed}, " if record.seed is not None else ""
     sizes = {g.block_size for g in record.groups if g.kind == "recurrent"}
     size = f"block size {', '.join(map(str, sorted(sizes)))}, " if sizes else ""
-    requests = "1 request" if len(record.requests) == 1 else f"{len(record.requests)} requests"
-    deviations = "1 deviation" if record.deviations == 1 else f"{record.deviations} deviations"
     return (
-        f"{seed}P={record.pp} K={record.drafts} runner {record.runner}, {size}{requests}, "
-        f"{deviations} from canonical order"
+        f"{seed}P={record.pp} K={record.drafts} runner {record.runner}, {size}"
+        f"{counted(len(record.requests), 'request')}, {counted(record.deviations, 'deviation')} from canonical order"
     )

@@ -28,10 +28,14 @@ def state(simulation: Simulation) -> list[str]:
 
 
 def _rank(rank: Rank, ledger: Ledger) -> Iterator[str]:
-    pending = ", ".join(f"{o.kind}({o.step})" for o in rank.queue.pending()) or "nothing"
-    yield f"rank {rank.index}   device has to do: {pending}"
+    pending: dict[int, list[str]] = {}
+    for operation in rank.queue.pending():
+        pending.setdefault(operation.step, []).append(operation.kind)
+    yield f"rank {rank.index}   device has to do: {'nothing' if not pending else ''}".rstrip()
+    for step, kinds in pending.items():
+        yield f"    step {step}: {', '.join(kinds)}"
     if rank.inbox:
-        yield f"         host has to take steps {', '.join(str(s.number) for s in rank.inbox)}"
+        yield f"    host has to take steps {', '.join(str(s.number) for s in rank.inbox)}"
     host = rank.backend.to_host
     names = {rank.slot_index(r): r for r in ledger.columns if rank.slot_index(r) is not None}
     values = {name: host(getattr(rank.slots, name)) for name in VALUES}

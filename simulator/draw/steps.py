@@ -10,6 +10,8 @@ from stalerow.simulator.draw.finding import Finding, gathered_rows
 from stalerow.simulator.draw.record import Executed, Record, Scheduled, Seat, Share
 
 MOST_STEPS, LABEL, MOST_ROWS = 7, 8, 6
+NARROW = 60
+"""Columns below which the table is drawn with less between its columns."""
 ENGINE, POST = -1, 999
 Place = tuple[int, int]
 """A line of the timeline: a rank and a row of its batch, or one of the above."""
@@ -20,7 +22,8 @@ def timeline(record: Record, found: Finding, width: int) -> Table:
     seen = _Seen(record)
     columns = {step: seen.column(step) for step in seen.scheduled}
     steps = _window(record, found, columns, width)
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0), show_edge=False)
+    padding = (0, _gap(width) - 1, 0, 0)
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=padding, show_edge=False)
     table.add_column("", min_width=LABEL, overflow="fold")
     for step in steps:
         table.add_column(_title(step, found), overflow="fold")
@@ -29,6 +32,11 @@ def timeline(record: Record, found: Finding, width: int) -> Table:
         if any(cells):
             table.add_row(_label(place), *[Text(cell, style="red" if "!!" in cell else "") for cell in cells])
     return table
+
+
+def _gap(width: int) -> int:
+    """Columns between two columns of the table."""
+    return 1 if width < NARROW else 2
 
 
 def _title(step: int, found: Finding) -> str:
@@ -42,10 +50,10 @@ def _window(record: Record, found: Finding, columns: dict[int, dict[Place, str]]
     near = [s for s in columns if any(columns[s].values()) and s <= violation.during + 1]
     near.sort(key=lambda s: (s > violation.during, abs(violation.step - s)))
     chosen: list[int] = []
-    room = width - LABEL - 2
+    room = width - LABEL
     for step in dict.fromkeys((*about, *near)):
         lines = [_title(step, found), *(line for cell in columns[step].values() for line in cell.splitlines())]
-        needed = max(map(len, lines)) + 1
+        needed = max(map(len, lines)) + _gap(width)
         if needed > room and step not in about:
             break
         if len(chosen) == MOST_STEPS:

@@ -5,12 +5,16 @@ Where nobody can be asked, it prints every event and what it changed.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Literal
 
 from rich.console import Console
 
+from stalerow.simulator.draw.charset import ascii_only
 from stalerow.simulator.draw.film import Frame, filmed
+from stalerow.simulator.draw.prose import say
 from stalerow.simulator.oracle.explain.numbers import counted
 
 if TYPE_CHECKING:
@@ -20,21 +24,23 @@ if TYPE_CHECKING:
 
 Until = int | Literal["violation"]
 KEYS = (
-    ("Enter", "on"),
-    ("b", "back"),
+    ("Enter, →", "on"),
+    ("b, ←", "back"),
     ("v", "next violation"),
     ("V", "violation before"),
     ("NUMBER", "to that event"),
     ("step NUMBER", "to where every rank has run it"),
     ("s", "state: tables, slots, rows, blocks"),
     ("c", "what this event changed in it"),
-    ("g", "first event"),
-    ("G", "last event"),
+    ("g, Home", "first event"),
+    ("G, End", "last event"),
     ("?", "keys"),
     ("q", "quit"),
 )
 SHORT = "Enter on, b back, v violation, s state, ? keys, q quit"
 NARROW = "Enter b v s ? q"
+ARROWS = (("C", "n"), ("D", "b"), ("H", "g"), ("F", "G"))
+"""What terminals send after an escape for right, left, Home and End, and the answer that each stands for."""
 
 
 def walk(
@@ -66,6 +72,19 @@ def walk(
     if outcome is not None and (until is None or at is None):
         violations = counted(len(outcome.violations), "violation")
         out.print(f"end of run: {outcome.steps} steps, {violations}, digest {outcome.digest}", markup=False)
+
+
+def asker() -> Callable[[str], str] | None:
+    """Asks whoever sits at the terminal, arrow keys being answers by themselves; None where nobody can be asked."""
+    if not sys.stdin.isatty():
+        return None
+    with suppress(ImportError):  # a Python without it takes lines only
+        import readline
+
+        for letter, answer in ARROWS:
+            for lead in ("\\e[", "\\eO"):
+                readline.parse_and_bind(f'"{lead}{letter}": "\\C-a\\C-k{answer}\\C-m"')
+    return input
 
 
 class _Walker:
@@ -147,6 +166,7 @@ class _Walker:
             if answer != "?":
                 self._say(f"{answer!r} is none of the keys:")
             for key, text in KEYS:
+                key = key.replace("→", "right").replace("←", "left") if ascii_only() else key
                 self._say(f"  {key:<12} {text}")
 
     def _violation(self, at: int, direction: int) -> int | None:
@@ -173,4 +193,4 @@ class _Walker:
                 self._say(part)
 
     def _say(self, text: str) -> None:
-        self._out.print(text, markup=False, soft_wrap=not self._out.is_terminal)
+        say(self._out, text)

@@ -212,7 +212,8 @@ def _save(item: pytest.Item, error: IsolationError) -> tuple[dict[str, str], str
     here = config.invocation_params.dir
     shown = _relative(path, here)
     command = replay_command(shown, failure.subject)
-    page = _relative(reports.save_page(error, failure, path, command), here)
+    page = reports.save_page(error, failure, path, command)
+    page_shown = "none: to run these kernels once more could end the process" if page is None else _relative(page, here)
     draw = failure.origin.draw
     properties = {
         "kind": failure.kind,
@@ -220,11 +221,11 @@ def _save(item: pytest.Item, error: IsolationError) -> tuple[dict[str, str], str
         "explanation": failure.violation.explanation if failure.violation else "",
         "seed": "drawn by Hypothesis" if draw is None else str(draw.seed),
         "file": str(shown),
-        "page": str(page),
+        "page": "" if page is None else str(page_shown),
         "command": command,
     }
     lines = [drawing] if drawing else []
-    lines += [f"saved:  {shown}", f"page:   {page}", f"replay: {command}"]
+    lines += [f"saved:  {shown}", f"page:   {page_shown}", f"replay: {command}"]
     if failure.origin.command:
         lines.append(f"        {failure.origin.command}   (the seed)")
     return properties, "\n".join(lines)

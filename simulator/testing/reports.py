@@ -40,14 +40,20 @@ def failure_of(error: IsolationError, shrink: bool = True) -> tuple[Failure, str
     return findings.unshrunk(seen, subject, ""), ""
 
 
-def save_page(error: IsolationError, failure: Failure, path: Path, again: str) -> Path:
-    """Write the page of a saved failure beside its file; returns where. `again` is the command that replays it."""
+def save_page(error: IsolationError, failure: Failure, path: Path, again: str) -> Path | None:
+    """Write the page of a saved failure beside its file; returns where. `again` is the command that replays it.
+
+    None where to make it could end the process, as in `failing_record`.
+    """
+    from stalerow.simulator.draw.failing import failing_record
     from stalerow.simulator.draw.html import page
-    from stalerow.simulator.draw.recorder import recorded
     from stalerow.simulator.files import write_beside
 
-    subject = failure.subject.twin(failure.schedule.order.interleaves) if error.kernel_set is None else None
-    run = error.run if subject is None else subject.run
+    assert failure.violation is not None
+    run = None if error.kernel_set is None else error.run
+    record = failing_record(failure.subject, failure.schedule, failure.violation.kind, again, run)
+    if record is None:
+        return None
     shown = path.with_suffix(".html")
-    write_beside(shown, page([recorded(failure.schedule, run, str(failure.subject), again)]))
+    write_beside(shown, page([record]))
     return shown

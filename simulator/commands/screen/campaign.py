@@ -10,6 +10,7 @@ from rich.console import Console
 
 from stalerow.simulator.campaign.findings import Finding, Tally
 from stalerow.simulator.commands.screen.results import console
+from stalerow.simulator.draw.prose import say
 from stalerow.simulator.oracle.explain.numbers import counted
 from stalerow.simulator.oracle.violations import MARKS
 from stalerow.simulator.subject.trust import replay_command
@@ -69,7 +70,7 @@ class Screen:
         origin, schedule = failure.origin, failure.schedule
         self._say(f"\nFOUND {failure.kind} ({_seed(failure)}, {failure.subject})")
         if finding.drawing:
-            self._say(finding.drawing)
+            self._copied(finding.drawing)
         elif failure.violation is not None:
             self._say(failure.violation.explanation)
         if failure.note:
@@ -110,7 +111,7 @@ class Screen:
         if tally.interrupted:
             self._say("interrupted: everything found so far is saved")
         for finding in [*tally.findings, *tally.breaches]:
-            self._say(f"{finding.failure.kind}: {finding.path}")
+            self._copied(f"{finding.failure.kind}: {finding.path}")
         if not tally.schedules and not (tally.findings or tally.breaches or tally.interrupted):
             why = _refused(self._options)[1] if tally.skipped else _nothing(self._options)
             self._say(f"nothing was run: {why}")
@@ -120,10 +121,10 @@ class Screen:
             self._say(f"clean: no violation with {self._options.subject}")
 
     def _commands(self, finding: Finding) -> None:
-        self._say(f"seed:   {_seed(finding.failure).removeprefix('seed ')}")
-        self._say(f"saved:  {finding.path}")
-        self._say(f"replay: {replay_command(finding.path, finding.failure.subject)}")
-        self._say(f"        {finding.failure.origin.command}   (the seed, before shrinking)")
+        self._copied(f"seed:   {_seed(finding.failure).removeprefix('seed ')}")
+        self._copied(f"saved:  {finding.path}")
+        self._copied(f"replay: {replay_command(finding.path, finding.failure.subject)}")
+        self._copied(f"        {finding.failure.origin.command}   (the seed, before shrinking)")
 
     def _line(self, tally: Tally, doing: Sequence[str]) -> str:
         now, count = time.monotonic(), tally.schedules + tally.scouted
@@ -140,8 +141,15 @@ class Screen:
         return f"{counted(tally.schedules, 'schedule')}{scouted}{speed} | {kinds} | {marks}{busy}"
 
     def _say(self, text: str) -> None:
-        target = self._live.console if self._live is not None and self._out.is_terminal else self._out
-        target.print(text, markup=False, highlight=False, soft_wrap=True)
+        say(self._target, text)
+
+    def _copied(self, text: str) -> None:
+        """Print what is not broken into lines: a drawing, which has its own, and what a reader copies."""
+        self._target.print(text, markup=False, highlight=False, soft_wrap=True)
+
+    @property
+    def _target(self) -> Console:
+        return self._live.console if self._live is not None and self._out.is_terminal else self._out
 
 
 def _nothing(options: Options) -> str:

@@ -125,7 +125,7 @@ def campaign(title: str, about: str, tally: Tally, pages: Mapping[Path, Path], f
     return document(title, about, body)
 
 
-def exploration(progress: Progress | Alone, saved: Sequence[Path], pages: Sequence[Path], folder: Path) -> bytes:
+def exploration(progress: Progress | Alone, saved: Sequence[Path], pages: Sequence[Path | None], folder: Path) -> bytes:
     """`explore`: the bound, what was run and what was cut, and the failures with links relative to `folder`."""
     counts = progress.visits
     said = f"{progress.violating} of {progress.tried} schedules violate" if progress.failing else "no violation"
@@ -135,8 +135,10 @@ def exploration(progress: Progress | Alone, saved: Sequence[Path], pages: Sequen
     links: dict[str, str] = {}
     rows = []
     for failing, file, shown in zip(progress.failing, saved, pages, strict=True):
-        seen = f"page of {file.stem}"
-        links |= {str(file): _relative(file, folder), seen: _relative(shown, folder)}
+        links[str(file)] = _relative(file, folder)
+        seen = "-" if shown is None else f"page of {file.stem}"
+        if shown is not None:
+            links[seen] = _relative(shown, folder)
         violation = failing.violation
         where = f"{violation.launch} of step {violation.step} {violation.place}"
         rows.append((violation.kind, where, violation.explanation, str(file), seen))

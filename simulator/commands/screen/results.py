@@ -11,6 +11,7 @@ from rich.console import Console
 from rich.table import Table
 
 from stalerow.simulator.campaign.compare import First, Row, Setting
+from stalerow.simulator.draw.prose import say
 from stalerow.simulator.schedule.generate import from_draw
 
 PLAIN_WIDTH = 110
@@ -19,7 +20,9 @@ PLAIN_WIDTH = 110
 def console() -> Console:
     """Standard output; a fixed width where it is not a terminal."""
     if sys.stdout.isatty():
-        return Console(width=max(shutil.get_terminal_size().columns, 40), highlight=False)
+        columns, lines = shutil.get_terminal_size()
+        # Without a height, a terminal that calls itself dumb is taken to have 80 columns, whatever it has.
+        return Console(width=max(columns, 40), height=lines, highlight=False)
     return Console(width=PLAIN_WIDTH, highlight=False)
 
 
@@ -54,7 +57,7 @@ def print_comparison(rows: Sequence[Row], settings: Sequence[Setting]) -> None:
         return
     for row, _ in failing:
         if row.first is not None and row.first.launch == "process":
-            out.print(f"seed {row.first.draw.seed}: {row.first.explanation}", markup=False, soft_wrap=True)
+            say(out, f"seed {row.first.draw.seed}: {row.first.explanation}")
             out.print(f"run it again: {row.first.command}", markup=False, soft_wrap=True)
     shown = [(row.first, setting) for row, setting in failing if row.first and row.first.launch != "process"]
     if shown:
@@ -62,9 +65,9 @@ def print_comparison(rows: Sequence[Row], settings: Sequence[Setting]) -> None:
 
 
 def _print_first(out: Console, first: First, setting: Setting) -> None:
-    from stalerow.simulator.draw.picture import picture
+    from stalerow.simulator.draw.picture import show
+    from stalerow.simulator.draw.recorder import recorded
 
     if not setting.python:  # what an installed scheduler decided is not in the schedule
-        schedule = from_draw(first.draw)
-        out.print(picture(schedule, setting.subject.run, str(setting.subject)), markup=False)
+        show(out, recorded(from_draw(first.draw), setting.subject.run, str(setting.subject)))
     out.print(f"run it again, event by event: {first.command}", markup=False, soft_wrap=True)

@@ -184,14 +184,15 @@ def _source(
 ) -> tuple[int, StateEntry, int] | None:
     """(source block, state, bias) of what changed a page: a block that held the page's new bytes before the launch.
 
-    States of several groups overlap in a page, so the largest state that is explained wins; temporal ones first, since
-    they are copied whole.
+    States of several groups overlap in a page, so those of the group that owns the block go first, then the largest
+    state that is explained; temporal ones before others, since they are copied whole.
     """
     changed = (actual[layer, block] != before[layer, block]) & (actual[layer, block] != evidence.wanted[layer, block])
     if not changed.any():
         return None
     entries = [e for e in evidence.layout.states if e.layer == layer and changed[region(evidence.layout, e)].any()]
-    for entry in sorted(entries, key=lambda e: (e.conv_width > 0, -e.data_bytes)):
+    groups = {owner.group for owner in evidence.ledger.owners.get(block, ())}
+    for entry in sorted(entries, key=lambda e: (e.group not in groups, e.conv_width > 0, -e.data_bytes)):
         found = _origin(evidence, entry, block, before, actual, meant)
         if found is not None:
             return found[0], entry, found[1]

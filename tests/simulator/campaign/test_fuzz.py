@@ -58,6 +58,13 @@ def test_the_first_failure_is_the_same_with_any_number_of_jobs(tmp_path):
     assert one.exit_code() == two.exit_code() == 1
 
 
+def test_findings_are_as_wide_as_the_terminal_of_who_asked(tmp_path, monkeypatch):
+    """Workers, here processes of their own, need not have one."""
+    monkeypatch.setattr("stalerow.simulator.campaign.fuzz.width_here", lambda: 44)
+    tally = fuzz(tmp_path, Subject(kernels="reference:req-idx", faults=("null-state",)), runs=1)
+    assert max(map(len, tally.findings[0].drawing.splitlines())) == 44
+
+
 def test_a_finding_is_saved_shrunk_and_drawn(tmp_path):
     listener = Quiet()
     tally = fuzz(tmp_path, BATCH_ROW, listener, runs=30)
