@@ -60,6 +60,8 @@ DEFAULTS = {
     "shared_prefix_ckpt": False,
     "disable_eagle_block_drop": False,
     "lookahead_hashes": True,
+    "num_prefill_checkpoint_blocks": 0,
+    "prefill_checkpoint_alignment": None,
     "marks_draft_group": True,
     "asynchronous": True,
     "recurrent_specs": 1,

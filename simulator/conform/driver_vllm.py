@@ -161,6 +161,8 @@ class Released:
                 mamba_type=api.gdn_backend,
                 mamba_cache_mode="align",
                 num_speculative_blocks=o["K"],
+                num_prefill_checkpoint_blocks=o["num_prefill_checkpoint_blocks"],
+                prefill_checkpoint_alignment=o["prefill_checkpoint_alignment"],
             )
 
         page = max(attention().page_size_bytes, recurrent().page_size_bytes)

@@ -78,6 +78,8 @@ def released_options(config: EngineConfig) -> dict[str, Any]:
         "shared_prefix_ckpt": config.shared_prefix_checkpoint,
         "disable_eagle_block_drop": not config.drop_draft_block,
         "lookahead_hashes": config.lookahead_hashes,
+        "num_prefill_checkpoint_blocks": int(config.prefill_checkpoint_alignment is not None),
+        "prefill_checkpoint_alignment": config.prefill_checkpoint_alignment,
         "asynchronous": config.async_scheduling,
     }
 

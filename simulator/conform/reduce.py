@@ -39,6 +39,8 @@ PLAIN = {
         "shared_prefix_ckpt",
         "disable_eagle_block_drop",
         "lookahead_hashes",
+        "num_prefill_checkpoint_blocks",
+        "prefill_checkpoint_alignment",
         "marks_draft_group",
         "asynchronous",
         "recurrent_specs",

@@ -132,6 +132,7 @@ def _refuse(trace: Trace, name: str) -> None:
         "a prompt that continues another request": any(
             str(r.share[0]).startswith("req:") for r in workload.requests if r.share
         ),
+        "prefill checkpoints": trace.meta.config.num_prefill_checkpoint_blocks > 0,
         "no recurrent group": all(g.type != "MambaSpec" for g in trace.meta.groups),
     }
     found = [reason for reason, there in reasons.items() if there]

@@ -49,6 +49,8 @@ class TraceConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     shared_prefix_ckpt: bool = False
     disable_eagle_block_drop: bool = False
     lookahead_hashes: bool = True
+    num_prefill_checkpoint_blocks: int = 0
+    prefill_checkpoint_alignment: int | None = None
     asynchronous: bool = True
     drafter: Drafter = "mtp"
     drafts_per_batch_size: DraftRanges = ()
@@ -139,6 +141,7 @@ class Meta(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             shared_prefix_checkpoint=c.shared_prefix_ckpt,
             drop_draft_block=not c.disable_eagle_block_drop,
             lookahead_hashes=c.lookahead_hashes,
+            prefill_checkpoint_alignment=c.prefill_checkpoint_alignment if c.num_prefill_checkpoint_blocks else None,
             async_scheduling=c.asynchronous,
         )
 

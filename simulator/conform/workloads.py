@@ -40,6 +40,11 @@ def _limits(seed: int, options: dict[str, Any]) -> None:
     options["drafter"] = "ngram" if drafts and _own(seed, "drafter").random() < 0.15 else "mtp"
     options["prefill_schedule_interval"] = _own(seed, "prefill interval").choice((1,) * 8 + (2, 4))
     options["policy"] = "priority" if _own(seed, "policy").random() < 0.2 else "fcfs"
+    inside = options["n_gdn"] > 0 and _own(seed, "prefill checkpoints").random() < 0.35
+    unit = options["prefix_match_unit"] or min(options["block_size"], options["attention_block_size"])
+    alignment = _own(seed, "checkpoint alignment").choice((1, unit, options["block_size"]))
+    options["num_prefill_checkpoint_blocks"] = int(inside)
+    options["prefill_checkpoint_alignment"] = alignment if inside else None
     options["long_prefill_token_threshold_adaptive"] = _own(seed, "adaptive threshold").random() < 0.4
 
 

@@ -12,7 +12,7 @@ from types import MappingProxyType
 from stalerow.simulator.engine.block_pool import BlockPool
 from stalerow.simulator.engine.config import EngineConfig
 from stalerow.simulator.engine.hits import Hit, HitSearch
-from stalerow.simulator.engine.managers import AttentionManager
+from stalerow.simulator.engine.managers import AttentionManager, Span
 from stalerow.simulator.engine.policies import Policies
 from stalerow.simulator.engine.profiles import Profile
 from stalerow.simulator.engine.recurrent import RecurrentManager
@@ -72,16 +72,19 @@ class KVCache:
         tables = self._tables_of(request)
         num_computed = min(request.num_computed_tokens + hit.num_tokens, self._config.max_model_len)
         watermark = self._watermark_blocks if admission and beside_others else 0
+        prefill_end = 0 if self._rules.checkpoints_every_chunk else request.prefill_end
         if admission and self._config.reserve_full_isl:
             full = min(request.num_tokens, self._config.max_model_len)
-            if self._num_missing(tables, full, hit, full) + watermark > self.pool.num_free_blocks:
+            span = Span(num_computed, full, full, prefill_end, reserves=False)
+            if self._num_missing(tables, span, hit) + watermark > self.pool.num_free_blocks:
                 return None
         num_tokens = num_computed + num_new_tokens
         num_slots = min(num_tokens + self._lookahead, self._config.max_model_len)
         settled = self._policies.frees.settled_tokens(num_computed, request)
         for manager, table in zip(self.managers, tables):
             manager.retire(table, settled)
-        if self._num_missing(tables, num_tokens, hit, num_slots) + watermark > self.pool.num_free_blocks:
+        span = Span(num_computed, num_tokens, num_slots, prefill_end)
+        if self._num_missing(tables, span, hit) + watermark > self.pool.num_free_blocks:
             return None
         if hit.num_tokens:
             for manager, table, blocks in zip(self.managers, tables, hit.blocks):
@@ -97,10 +100,10 @@ class KVCache:
             tables = self._tables[request.id] = tuple(Table() for _ in self.managers)
         return tables
 
-    def _num_missing(self, tables: Sequence[Table], num_tokens: int, hit: Hit, num_slots: int) -> int:
+    def _num_missing(self, tables: Sequence[Table], span: Span, hit: Hit) -> int:
         missing = 0
         for manager, table, blocks in zip(self.managers, tables, hit.blocks):
-            missing += manager.num_blocks_to_allocate(table, num_tokens, blocks, hit.num_tokens, num_slots)
+            missing += manager.num_blocks_to_allocate(table, span, blocks, hit.num_tokens)
         return missing
 
     def cache_blocks(self, request: Request, num_tokens: int) -> None:

@@ -7,6 +7,7 @@ module has what both kinds share and the attention manager; `recurrent` has the 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from stalerow.simulator.engine.block_pool import NULL_BLOCK, BlockPool
 from stalerow.simulator.engine.config import EngineConfig
@@ -21,6 +22,20 @@ from stalerow.simulator.engine.tables import Table
 def cdiv(a: int, b: int) -> int:
     """Ceiling division."""
     return -(-a // b)
+
+
+class Span(NamedTuple):
+    """The tokens `start..end` that are to be computed (drafts included), with `num_slots` slots in all for attention.
+
+    A recurrent group reserves a block for a state inside only if the span reaches `prefill_end`. reserves: the blocks
+    are about to be allocated; otherwise somebody only wants to know how many there would be.
+    """
+
+    start: int
+    end: int
+    num_slots: int
+    prefill_end: int
+    reserves: bool = True
 
 
 class Manager:
@@ -127,11 +142,9 @@ class Manager:
 class AttentionManager(Manager):
     """Full attention: one block per `block_size` tokens, kept until the request ends."""
 
-    def num_blocks_to_allocate(
-        self, table: Table, num_tokens: int, hit: Sequence[int], num_hit_tokens: int, num_slots: int
-    ) -> int:
-        """Blocks that must be free to give the request `num_slots` token slots."""
-        missing = max(cdiv(num_slots, self.block_size) - len(hit) - len(table.blocks), 0)
+    def num_blocks_to_allocate(self, table: Table, span: Span, hit: Sequence[int], num_hit_tokens: int) -> int:
+        """Blocks that must be free to give the request the slots of a span."""
+        missing = max(cdiv(span.num_slots, self.block_size) - len(hit) - len(table.blocks), 0)
         if table.num_cached is not None:
             return missing
         if self._ends_inside(hit, num_hit_tokens):

@@ -57,7 +57,8 @@ class ChunkPolicy(Decision):
 
         A state is written at the end of a chunk, so chunks end on multiples of the block size until the last
         one. A chunk never runs past the last cacheable boundary, a boundary it starts short of, the prompt's
-        last partial hash boundary, or a shared-prefix junction (vLLM, _mamba_block_aligned_split).
+        last partial hash boundary, or a shared-prefix junction (vLLM, _mamba_block_aligned_split). Only the last is left
+        where the prompt's last chunk saves the reusable state on its way.
         """
         prefill_end = request.prefill_end
         if start >= prefill_end:
@@ -80,20 +81,27 @@ class ChunkPolicy(Decision):
     def _stops(
         self, request: Request, start: int, end: int, size: int, config: EngineConfig, rules: CacheRules
     ) -> list[int]:
-        last_cacheable = rules.checkpoint_position(request.num_tokens, size)
-        stops = [last_cacheable]
-        if start % size:
-            stops.append((start // size + 1) * size)
-        if rules.partial_hits:
-            tail = rules.checkpoint_position(request.num_prompt_tokens, rules.hash_block_size)
-            if last_cacheable < tail < request.num_prompt_tokens:
-                stops.append(tail)
+        stops = []
+        if not self.saves_inside(request, start, end, rules):
+            last_cacheable = rules.checkpoint_position(request.num_tokens, size)
+            stops.append(last_cacheable)
+            if start % size:
+                stops.append((start // size + 1) * size)
+            if rules.partial_hits:
+                tail = rules.checkpoint_position(request.num_prompt_tokens, rules.hash_block_size)
+                if last_cacheable < tail < request.num_prompt_tokens:
+                    stops.append(tail)
         junction = request.shared_prefix_boundary
         if start < junction < end:
             inside_prompt = junction <= request.num_prompt_tokens
             exact = rules.shared_prefix_checkpoint and inside_prompt
             stops.append(junction if exact else start + (junction - start) // size * size)
         return stops
+
+    def saves_inside(self, request: Request, start: int, end: int, rules: CacheRules) -> bool:
+        """Whether a chunk that reaches the end of the prefill saves the state that a replay resumes from on its way."""
+        prefill_end = request.prefill_end
+        return end >= prefill_end and rules.checkpoint_inside(start, end, prefill_end) > 0
 
 
 class HitPolicy(Decision):

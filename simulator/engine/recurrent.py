@@ -13,11 +13,11 @@ from collections.abc import Sequence
 
 from stalerow.simulator.engine.block_pool import NULL_BLOCK, BlockPool
 from stalerow.simulator.engine.config import EngineConfig
-from stalerow.simulator.engine.managers import Manager, cdiv
+from stalerow.simulator.engine.managers import Manager, Span, cdiv
 from stalerow.simulator.engine.policies import Policies
 from stalerow.simulator.engine.profiles import Profile
 from stalerow.simulator.engine.request import Request
-from stalerow.simulator.engine.rules import CacheRules
+from stalerow.simulator.engine.rules import CacheRules, checkpoint_column
 from stalerow.simulator.engine.tables import Table
 
 
@@ -47,24 +47,39 @@ class RecurrentManager(Manager):
         """Only the state of the last computed token is needed."""
         return num_computed_tokens - 1
 
-    def num_blocks_to_allocate(
-        self, table: Table, num_tokens: int, hit: Sequence[int], num_hit_tokens: int, num_slots: int
-    ) -> int:
-        """Blocks that must be free to compute `num_tokens` tokens; more than the pool has if the hit is too
-        fresh.
+    def num_blocks_to_allocate(self, table: Table, span: Span, hit: Sequence[int], num_hit_tokens: int) -> int:
+        """Blocks that must be free to compute a span; more than the pool has if the hit is too fresh.
 
-        Can be negative where the list is longer than needed, which vLLM offsets against the other groups.
+        A span that is about to be allocated decides whether its chunk saves a state on its way. Can be negative where the list is longer than needed, which vLLM offsets against the other groups.
         """
         if hit and self._policies.hits.too_fresh(self._pool.prefix_of(hit[-1]), self.cached_this_step):
             return self._pool.num_blocks + 1
-        missing = self._num_columns(num_tokens, num_slots) - len(hit) - len(table.blocks)
+        missing = self._num_columns(span.end, span.num_slots) - len(hit) - len(table.blocks)
         partial = self._ends_inside(hit, num_hit_tokens) or table.partial_hit is not None
         if partial:
             missing = max(missing, 0) + 1
+        checkpoint = self._checkpoint(table, span)
+        if span.reserves:
+            table.checkpoint = checkpoint
         if missing > 0:
             # Skipped columns are null, and speculative blocks are re-used once they exist.
-            missing = min(missing, 1 + partial + (0 if table.allocated else self.num_speculative_blocks))
+            most = 1 + partial + (checkpoint is not None) + (0 if table.allocated else self.num_speculative_blocks)
+            missing = min(missing, most)
         return missing + self._pool.num_evictable(hit)
+
+    def _checkpoint(self, table: Table, span: Span) -> tuple[int, int] | None:
+        """The state that a chunk saves on its way, as (tokens, column), where that needs a block of its own.
+
+        Not where the column holds a state already, unless a speculative block stands there that would move on.
+        """
+        position = self._rules.checkpoint_inside(span.start, span.end)
+        if not position or span.end < span.prefill_end:
+            return None
+        column, length = checkpoint_column(span.end, self.block_size), len(table.blocks)
+        speculative = table.allocated and column >= length - self.num_speculative_blocks
+        if column < 0 or (column < length and table.blocks[column] != NULL_BLOCK and not speculative):
+            return None
+        return position, column
 
     def _num_columns(self, num_tokens: int, num_slots: int) -> int:
         tokens = self._policies.drafts.recurrent_tokens(num_tokens, num_slots)
@@ -76,7 +91,8 @@ class RecurrentManager(Manager):
         Returns the ids to append to the ranks' rows, relocated ones included.
         """
         num_columns = self._num_columns(num_tokens, num_slots)
-        if num_columns <= len(table.blocks) and table.partial_hit is None:
+        saves = table.checkpoint is not None
+        if num_columns <= len(table.blocks) and table.partial_hit is None and not saves:
             table.allocated = True
             return []
         length = len(table.blocks)
@@ -85,9 +101,11 @@ class RecurrentManager(Manager):
             table.previous_state_column = length - 1 - self.num_speculative_blocks
         elif length:
             table.previous_state_column = length - 1
-        table.blocks.extend([NULL_BLOCK] * (running - length))
+        # A block that the worker saves a state to is allocated, or stays where it is.
+        skipped = running - saves
+        table.blocks.extend([NULL_BLOCK] * (skipped - length))
         if table.allocated:
-            self._relocate(table, length, running)
+            self._relocate(table, length, skipped)
         fresh = self._take_missing(table, num_columns)
         appended = table.blocks[length:]
         if table.partial_hit is not None:
@@ -96,9 +114,9 @@ class RecurrentManager(Manager):
         table.allocated = True
         return appended + fresh
 
-    def _relocate(self, table: Table, length: int, running: int) -> None:
-        """Move the unused speculative blocks left of the new running column to the end of the list."""
-        for column in self._policies.drafts.relocated(length, running, self.num_speculative_blocks):
+    def _relocate(self, table: Table, length: int, end: int) -> None:
+        """Move the unused speculative blocks left of column `end` to the end of the list."""
+        for column in self._policies.drafts.relocated(length, end, self.num_speculative_blocks):
             table.blocks.append(table.blocks[column])
             table.blocks[column] = NULL_BLOCK
 
@@ -152,7 +170,10 @@ class RecurrentManager(Manager):
         first = table.num_cached or 0
         super().cache(request, table, num_tokens, boundaries)
         end = table.num_cached or 0
-        prefix = self._cache_checkpoint(request, table, num_tokens)
+        if table.checkpoint is not None:
+            prefix = self._cache_inside(request, table, *table.checkpoint)
+        else:
+            prefix = self._cache_checkpoint(request, table, num_tokens)
         if prefix is not None:
             self.cached_this_step.add(prefix)
         if first >= end:
@@ -172,6 +193,33 @@ class RecurrentManager(Manager):
         return self._policies.retention.keep(
             first, end, self.block_size, self._config.retention_interval, wanted, self._rules.hit_alignment
         )
+
+    def _cache_inside(self, request: Request, table: Table, num_tokens: int, column: int) -> int | None:
+        """Hash the state after `num_tokens` tokens that the chunk saves on its way, if a replay can resume there.
+
+        Its block has no other hash then, and none at all otherwise: it does not hold the state of a full block.
+        """
+        block = table.blocks[column]
+        if block == NULL_BLOCK:
+            return None
+        useful = num_tokens == request.shared_prefix_boundary or num_tokens == self._rules.checkpoint_position(
+            request.num_prompt_tokens, self._rules.hit_alignment
+        )
+        if not useful and num_tokens % self.block_size == 0:
+            boundary = num_tokens // self.block_size
+            kept = self._policies.retention.keep(
+                boundary - 1, boundary, self.block_size, self._config.retention_interval, (), self._rules.hit_alignment
+            )
+            useful = kept is None or kept[0]
+        if not useful:
+            self._pool.forget(block)
+            return None
+        if self._pool.boundary_of(block) == num_tokens:
+            return None
+        self._pool.forget(block)
+        prefix = request.block_hashes[num_tokens // self._rules.hash_block_size - 1]
+        self._pool.register(block, prefix, self._entry(request, num_tokens))
+        return prefix
 
     def _cache_checkpoint(self, request: Request, table: Table, num_tokens: int) -> int | None:
         """Hash the state after exactly `num_tokens` tokens if a replay can resume there."""

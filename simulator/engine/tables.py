@@ -15,7 +15,8 @@ class Table:
     `num_cached` counts the leading blocks that need no (further) hash, None before the first; `partial_hit`
     is the column and block of a tail shared with the prefix cache, to be copied before the next write. The
     rest is for recurrent groups: whether blocks were allocated yet, the column of the state two allocations
-    ago, and how many leading columns are retired for good.
+    ago, how many leading columns are retired for good, and the state that the last allocation's chunk saves on its way
+    (tokens, column).
     """
 
     blocks: list[int] = field(default_factory=list)
@@ -24,3 +25,4 @@ class Table:
     allocated: bool = False
     previous_state_column: int | None = None
     num_retired: int = 0
+    checkpoint: tuple[int, int] | None = None

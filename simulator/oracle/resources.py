@@ -125,6 +125,9 @@ class Resources:
         # An engine may lay its columns out for the drafter's lookahead too, as it does for attention.
         last = _column(held.furthest + drafts, size) + drafts
         written = {_column(tokens, size) for end in ends for tokens in (end, end + drafts)}
+        if self._config.prefill_checkpoint_alignment is not None:
+            # A chunk that spans blocks may have saved a state in the column before the one it ends in.
+            written |= {_column(end, size) - 1 for end in ends}
         return {*written, *range(running, last + 1)}
 
     def _attention_needed(self, held: _Held, size: int) -> int:

@@ -18,6 +18,7 @@ PYTHON = "STALEROW_VLLM_PYTHON"
 
 LATER_OPTIONS = ("long_prefill_token_threshold_adaptive", "max_num_active_seqs", "policy", "prefill_schedule_interval")
 LATER_OPTIONS += ("drafter", "drafts_per_batch_size")
+LATER_OPTIONS += ("num_prefill_checkpoint_blocks", "prefill_checkpoint_alignment")
 LATER_WISHES = ("cache_salt", "skip_reading_prefix_cache", "priority")
 
 

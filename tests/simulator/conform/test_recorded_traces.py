@@ -175,8 +175,8 @@ def rewritten(path: Path, change: Callable[[dict[str, Any]], None], folder: Path
     ("change", "words"),
     [
         (
-            lambda data: data["meta"]["config"].update(num_prefill_checkpoint_blocks=2),
-            r"recorded with num_prefill_checkpoint_blocks \(meta\.config\), which is not modelled",
+            lambda data: data["meta"]["config"].update(encoder_cache_size=2),
+            r"recorded with encoder_cache_size \(meta\.config\), which is not modelled",
         ),
         (lambda data: data["meta"].update(encoder_budget=5), r"recorded with encoder_budget \(meta\), which is not"),
         (
