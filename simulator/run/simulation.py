@@ -31,12 +31,12 @@ from stalerow.simulator.rank.v1 import RankV1
 from stalerow.simulator.rank.v2 import RankV2
 from stalerow.simulator.rank.wires import Wires
 from stalerow.simulator.run.blame import kernel_raised
-from stalerow.simulator.run.engine_config import engine_config
 from stalerow.simulator.run.engine_loop import EngineLoop
 from stalerow.simulator.run.events import event
 from stalerow.simulator.run.situations import Situations
 from stalerow.simulator.run.threads import threads
 from stalerow.simulator.schedule.choosers import OrderChooser
+from stalerow.simulator.schedule.engine_config import engine_config
 from stalerow.simulator.schedule.values import Schedule
 from stalerow.simulator.truth.plan import Planner
 

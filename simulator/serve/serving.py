@@ -22,9 +22,9 @@ from stalerow.simulator.rank.operations import Forward, Operation, Postprocess, 
 from stalerow.simulator.rank.policy import RankPolicy
 from stalerow.simulator.rank.v2 import RankV2
 from stalerow.simulator.rank.wires import Wires
-from stalerow.simulator.run.engine_config import engine_config
 from stalerow.simulator.run.engine_loop import EngineLoop
 from stalerow.simulator.schedule.choosers.latency import EarliestFirst
+from stalerow.simulator.schedule.engine_config import engine_config
 from stalerow.simulator.serve.acceptance import Acceptance
 from stalerow.simulator.serve.client import Client
 from stalerow.simulator.serve.costs import Costs

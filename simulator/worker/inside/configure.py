@@ -19,7 +19,7 @@ from vllm.v1.kv_cache_interface import (
 
 from stalerow.kernels.base.layout import GroupSpec, Layout
 from stalerow.simulator.conform.engine import released_options
-from stalerow.simulator.run.engine_config import engine_config
+from stalerow.simulator.schedule.engine_config import engine_config
 from stalerow.simulator.schedule.values import Schedule
 from stalerow.simulator.worker.inside.model import KvLayer, RecurrentLayer, mamba_type
 from stalerow.simulator.worker.inside.warm import Engine

@@ -16,11 +16,11 @@ from stalerow.simulator.engine.core import Delivered
 from stalerow.simulator.engine.step import Step
 from stalerow.simulator.oracle.resources import Resources
 from stalerow.simulator.oracle.violations import Marks, Violation
-from stalerow.simulator.run.engine_config import engine_config
 from stalerow.simulator.run.engine_loop import EngineLoop
 from stalerow.simulator.run.ordering import chooser
 from stalerow.simulator.schedule.choosers import Event, Place
 from stalerow.simulator.schedule.choosers.recording import RecordingOrder
+from stalerow.simulator.schedule.engine_config import engine_config
 from stalerow.simulator.truth.plan import Planner
 from stalerow.simulator.worker.inside import configure, pipeline
 from stalerow.simulator.worker.inside.judge import Judge

@@ -141,7 +141,7 @@ def test_a_release_whose_rules_are_not_known_is_named(
     command: tuple[str, ...], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     python = tmp_path / "python"
-    python.write_text("#!/bin/sh\necho '{\"ready\": \"0.99.0\"}'\ncat >/dev/null\n")
+    python.write_text('#!/bin/sh\necho \'{"ready": "0.99.0"}\'\ncat >/dev/null\n')
     python.chmod(0o755)
     assert main([*command, "--python", str(python)]) == 2
     error = capsys.readouterr().err

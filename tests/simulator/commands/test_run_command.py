@@ -26,9 +26,7 @@ def stalerow(capsys):
 
 def test_a_recorded_run_drives_kernels_and_oracle(stalerow, tmp_path):
     saved = tmp_path / "schedule.json"
-    code, out, _ = stalerow(
-        "--from-trace", PREEMPT, "--kernels", "reference:req-idx", "--quiet", "--save", saved
-    )
+    code, out, _ = stalerow("--from-trace", PREEMPT, "--kernels", "reference:req-idx", "--quiet", "--save", saved)
     assert code == 0
     assert "clean: reference:req-idx, 75 steps" in out
     assert "stopped early" not in out

@@ -13,8 +13,8 @@ from stalerow.simulator.conform.wire import step_record
 from stalerow.simulator.engine import EngineConfig, EngineCore, GroupConfig
 from stalerow.simulator.engine.request import RequestOptions
 from stalerow.simulator.errors import UsageError
-from stalerow.simulator.run.engine_config import engine_config
 from stalerow.simulator.run.outcome import run
+from stalerow.simulator.schedule.engine_config import engine_config
 from stalerow.simulator.schedule.generate import from_seed
 from stalerow.simulator.schedule.values import with_profile
 

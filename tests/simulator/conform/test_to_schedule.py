@@ -12,8 +12,8 @@ from stalerow.kernels.sets import kernel_set
 from stalerow.simulator.conform.to_schedule import TraceCheck, read_trace, to_schedule
 from stalerow.simulator.conform.trace import Trace
 from stalerow.simulator.errors import UsageError
-from stalerow.simulator.run.engine_config import engine_config
 from stalerow.simulator.run.outcome import run
+from stalerow.simulator.schedule.engine_config import engine_config
 from stalerow.simulator.schedule.file import from_builtins, to_json
 
 TRACES = Path(__file__).parents[2] / "data" / "traces"

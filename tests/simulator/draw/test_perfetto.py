@@ -89,9 +89,7 @@ def test_a_violation_can_be_asked_for_by_its_fields(loaded):
         "extract_arg(arg_set_id, 'args.other request') as other, extract_arg(arg_set_id, 'args.table row') as row, "
         "extract_arg(arg_set_id, 'args.during') as during from slice where name glob 'VIOLATION*'"
     )
-    assert rows == [
-        {"name": "VIOLATION: cross-request copy", "meant": "r3", "other": "r4", "row": 0, "during": 8}
-    ]
+    assert rows == [{"name": "VIOLATION: cross-request copy", "meant": "r3", "other": "r4", "row": 0, "during": 8}]
 
 
 def test_times_are_microseconds_of_virtual_time(loaded, seed_bug):

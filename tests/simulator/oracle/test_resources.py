@@ -17,7 +17,7 @@ from stalerow.simulator.engine.step import Step
 from stalerow.simulator.faults import resolve
 from stalerow.simulator.oracle.resources import MAX_FUTILE_PREEMPTIONS, Resources
 from stalerow.simulator.oracle.violations import Violation
-from stalerow.simulator.run.engine_config import engine_config
+from stalerow.simulator.schedule.engine_config import engine_config
 from stalerow.simulator.schedule.generate import from_seed
 from stalerow.simulator.schedule.values import Schedule
 from stalerow.simulator.truth.plan import Planner

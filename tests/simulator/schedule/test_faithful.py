@@ -75,9 +75,7 @@ CASES = {
     "staging_depth 1": lambda s: limits(s, staging_depth=1),
     "graph sizes": lambda s: limits(s, graph_sizes=(1000,)),
     "one-token prompts": lambda s: change(s, requests=(change(s.requests[0], prompt_len=1), *s.requests[1:])),
-    "the engine makes them equal": lambda s: group(
-        s, "attention", block_size=2 * s.layout.recurrent_block_size
-    ),
+    "the engine makes them equal": lambda s: group(s, "attention", block_size=2 * s.layout.recurrent_block_size),
     "the engine puts conv first": lambda s: group(s, **states("temporal", "conv")),
     "an odd number of KV bytes": lambda s: group(s, "attention", kv_bytes=9),
     "multiples of 16": lambda s: layout(s, base_offset=4),
