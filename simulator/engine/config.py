@@ -46,9 +46,9 @@ class EngineConfig:
     shared-prefix junctions only; None: every boundary; n: one per n tokens); `watermark` is the fraction of
     the pool to keep free when a waiting request is admitted beside running ones. `drop_draft_block` and
     `lookahead_hashes` switch off the two ways in which MTP keeps a hit away from draft KV that it cannot
-    vouch for. `prefill_checkpoint_alignment` says that a prefill can save a state inside its last chunk, at a multiple of
-    that many tokens from the chunk's start (vLLM's num_prefill_checkpoint_blocks is 1 then); None: it cannot.
-    `max_num_active_seqs` admits fewer requests than `max_num_seqs` (None: as many);
+    vouch for. `prefill_checkpoint_alignment` says that a prefill can save a state inside its last chunk, at a
+    multiple of that many tokens from the chunk's start (vLLM's num_prefill_checkpoint_blocks is 1 then); None: it
+    cannot. `max_num_active_seqs` admits fewer requests than `max_num_seqs` (None: as many);
     `long_prefill_token_threshold_adaptive` raises the threshold to a fair share of the budget. With
     `policy` "priority" requests of a smaller priority go first, arrival decides ties.
     An "ngram" `drafter` looks drafts up in the request's tokens: it has no layers, so no slots and no KV of its

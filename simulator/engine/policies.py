@@ -57,8 +57,8 @@ class ChunkPolicy(Decision):
 
         A state is written at the end of a chunk, so chunks end on multiples of the block size until the last
         one. A chunk never runs past the last cacheable boundary, a boundary it starts short of, the prompt's
-        last partial hash boundary, or a shared-prefix junction (vLLM, _mamba_block_aligned_split). Only the last is left
-        where the prompt's last chunk saves the reusable state on its way.
+        last partial hash boundary, or a shared-prefix junction (vLLM, _mamba_block_aligned_split). Of these only
+        the junction is left where the prompt's last chunk saves the reusable state on its way.
         """
         prefill_end = request.prefill_end
         if start >= prefill_end:

@@ -50,7 +50,8 @@ class RecurrentManager(Manager):
     def num_blocks_to_allocate(self, table: Table, span: Span, hit: Sequence[int], num_hit_tokens: int) -> int:
         """Blocks that must be free to compute a span; more than the pool has if the hit is too fresh.
 
-        A span that is about to be allocated decides whether its chunk saves a state on its way. Can be negative where the list is longer than needed, which vLLM offsets against the other groups.
+        A span that is about to be allocated decides whether its chunk saves a state on its way. Can be negative
+        where the list is longer than needed, which vLLM offsets against the other groups.
         """
         if hit and self._policies.hits.too_fresh(self._pool.prefix_of(hit[-1]), self.cached_this_step):
             return self._pool.num_blocks + 1

@@ -82,8 +82,9 @@ class CacheRules:
     def checkpoint_inside(self, start: int, end: int, num_tokens: int | None = None) -> int:
         """Where a prefill of tokens `start..end` can save a state on its way, 0 if it cannot.
 
-        The position is the last one that a replay of `num_tokens` (or `end`) tokens can resume from. The state goes to the column before the running one, which must be another than the initial state's
-        (vLLM, is_mamba_prefill_checkpoint_valid).
+        The position is the last one that a replay of `num_tokens` (or `end`) tokens can resume from. The state goes
+        to the column before the running one, which must be another than the initial state's (vLLM,
+        is_mamba_prefill_checkpoint_valid).
         """
         if self.checkpoint_alignment is None:
             return 0
