@@ -168,7 +168,7 @@ SCHEDULER = [
     *of(
         "simulator/engine/recurrent.py",
         ("column_ < cdiv(num_settled_tokens", "column_ <= cdiv(num_settled_tokens"),
-        ("table.blocks.extend([NULL_BLOCK] * (running - length))", "pass"),
+        ("table.blocks.extend([NULL_BLOCK] * (skipped - length))", "pass"),
         ("return self._pool.num_blocks + 1", "pass"),
         ("return num_computed_tokens - 1", "return num_computed_tokens"),
         ("self._pool.move_hashes(source, private)", "pass"),
