@@ -66,7 +66,8 @@ class Row(msgspec.Struct):
     """Sums over the schedules of one setting; `kinds` counts each schedule's first violation.
 
     `refused` counts schedules whose memory layout the kernels' own release would not serve, `skipped` those that lack
-    what a fault needs; neither are run.
+    what a fault needs; neither are run. `runner_only` counts those that the release's runner fails and its kernels do
+    not: they are not among the violating ones.
     """
 
     kernels: str
@@ -79,6 +80,7 @@ class Row(msgspec.Struct):
     refused: int = 0
     skipped: int = 0
     violating: int = 0
+    runner_only: int = 0
     kinds: dict[str, int] = msgspec.field(default_factory=dict)
     marks: dict[str, int] = msgspec.field(default_factory=dict)
     ranks: dict[str, int] = msgspec.field(default_factory=dict)
@@ -98,6 +100,7 @@ class Row(msgspec.Struct):
             self.skipped += result.skipped
             return
         self.schedules += 1
+        self.runner_only += result.runner_only
         for name, count in result.marks.items():
             self.marks[name] = self.marks.get(name, 0) + count
         if result.first is None:
@@ -121,6 +124,7 @@ class Result:
     first: First | None
     refused: bool = False
     skipped: bool = False
+    runner_only: bool = False
     faults: tuple[FaultUse, ...] = ()
 
 
@@ -144,10 +148,11 @@ def _run_one(setting: Setting, seed: int) -> Result:
     except RefusedLayout:
         return Result(setting, seed, "", {}, None, refused=True)
     first = None
-    if outcome.violations:
-        v = outcome.violations[0]
+    if outcome.by_kernels:
+        v = outcome.by_kernels[0]
         first = First(setting.at(seed), v.kind, v.rank, v.launch, v.deferred, v.explanation, setting.command(seed))
-    return Result(setting, seed, outcome.digest, outcome.marks, first, faults=outcome.faults)
+    runner_only = not outcome.clean and first is None
+    return Result(setting, seed, outcome.digest, outcome.marks, first, runner_only=runner_only, faults=outcome.faults)
 
 
 @functools.cache

@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from stalerow.kernels.base.binding import Binder, EagerBinder, LazyBinder
 from stalerow.kernels.base.layout import Layout
 from stalerow.simulator.errors import UsageError
@@ -24,6 +26,17 @@ if TYPE_CHECKING:
 
 class RefusedLayout(UsageError):
     """The release's runner refuses to start with such a memory layout."""
+
+
+class ReleasedTails(RankPolicy):
+    """A prompt of one token that was padded runs as a plain row, as in 0.31 to 0.34 (0.30 asks for nothing computed).
+
+    Prefill keeps only the state after its last position, so it absorbs the placeholder drafts.
+    """
+
+    def runs_as_decode(self, num_computed: np.ndarray, num_drafts: np.ndarray) -> np.ndarray:
+        made: np.ndarray = num_computed > 0
+        return made
 
 
 def worker_policy(base: Callable[[Schedule], RankPolicy], align: Any) -> Callable[[Schedule], RankPolicy]:
@@ -52,7 +65,20 @@ def check_layout(layout: Layout, align: Any) -> None:
         raise RefusedLayout(f"{align.name} refuses temporal states that are not aligned to {unit} bytes")
 
 
-class _Released(RankPolicy):
+def corrected(base: Callable[[Schedule], RankPolicy], align: Any) -> Callable[[Schedule], RankPolicy] | None:
+    """`worker_policy`, but padded prompts of one token run as the project's runner runs them.
+
+    None where that changes nothing: for the project's own kernels, and under a fault that decides it.
+    """
+    made = worker_policy(base, align)
+    if not (isinstance(made, type) and issubclass(made, RankPolicy)):
+        return None
+    if made.runs_as_decode is not ReleasedTails.runs_as_decode:
+        return None
+    return type(f"{made.__name__}Corrected", (made,), {"runs_as_decode": RankPolicy.runs_as_decode})
+
+
+class _Released(ReleasedTails):
     caller: CallingConvention
 
     @property

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import msgspec
 
@@ -16,7 +16,7 @@ from stalerow.kernels.sets import KernelSet
 from stalerow.simulator.engine.policies import Policies
 from stalerow.simulator.oracle.violations import Violation
 from stalerow.simulator.rank.policy import RankPolicy
-from stalerow.simulator.rank.released import check_layout, worker_policy
+from stalerow.simulator.rank.released import check_layout, corrected, worker_policy
 from stalerow.simulator.run.ordering import chooser as ordered
 from stalerow.simulator.run.simulation import EngineFactory, Observer, Simulation
 from stalerow.simulator.run.sizes import check_memory
@@ -24,6 +24,11 @@ from stalerow.simulator.schedule.choosers import OrderChooser
 from stalerow.simulator.schedule.choosers.recording import Decision, RecordingOrder, deviations
 from stalerow.simulator.schedule.order import Order
 from stalerow.simulator.schedule.values import Schedule
+
+BY_THE_RUNNER = (
+    "the release's runner does this, not its kernels: with the padded prompt of one token run as a verification row "
+    "they show nothing"
+)
 
 
 class FaultUse(msgspec.Struct, frozen=True):
@@ -39,7 +44,8 @@ class Outcome:
     """What one run showed. `digest` and `memory` are 32 hex digits: the digest covers the violations beside the memory.
 
     `stopped` names what ended the run early, if anything did. `taken` are the decisions that were made, in order,
-    `faults` what became of the faults that were put in.
+    `faults` what became of the faults that were put in. `control` is the same run with the project's answer where a
+    release's runner runs a padded prompt of one token, made if anything was found: what it shows is the kernels'.
     """
 
     schedule: Schedule
@@ -52,6 +58,7 @@ class Outcome:
     taken: Sequence[Decision]
     stopped: str
     faults: tuple[FaultUse, ...] = ()
+    control: Outcome | None = None
 
     @property
     def decisions(self) -> int:
@@ -61,6 +68,11 @@ class Outcome:
     def order(self) -> Order:
         """Deviations from the canonical order with which the schedule runs like this, whatever decided it."""
         return deviations(self.taken)
+
+    @property
+    def by_kernels(self) -> tuple[Violation, ...]:
+        """The violations without those that are the release's runner's alone."""
+        return self.violations if self.control is None else self.control.violations
 
     @property
     def clean(self) -> bool:
@@ -84,8 +96,39 @@ def run(
     """
     check_memory(schedule)
     check_layout(schedule.layout, kernels.align)
-    chooser = RecordingOrder(order or ordered(schedule))
-    worker = worker_policy(rank_policy, kernels.align)
+    chooser = order or ordered(schedule)
+    outcome = _run(schedule, kernels, chooser, policies, worker_policy(rank_policy, kernels.align), observer, engine)
+    own = corrected(rank_policy, kernels.align)
+    if outcome.clean or own is None or not _pads_first_tokens(schedule):
+        return outcome
+    again = msgspec.structs.replace(schedule, order=_as_taken(schedule.order, outcome.order))
+    control = _run(again, kernels, ordered(again), policies, own, None, engine)
+    if control.clean:
+        told = [f"{violation.explanation}; {BY_THE_RUNNER}" for violation in outcome.violations]
+        found = tuple(msgspec.structs.replace(v, explanation=text) for v, text in zip(outcome.violations, told))
+        outcome = replace(outcome, violations=found)
+    return replace(outcome, control=control)
+
+
+def _pads_first_tokens(schedule: Schedule) -> bool:
+    return schedule.pipeline.drafts > 0 and any(r.prompt_len == 1 for r in schedule.requests)
+
+
+def _as_taken(order: Order, taken: Order) -> Order:
+    """The order of events that was taken, with the order of programs inside launches that was asked for."""
+    return msgspec.structs.replace(taken, threads=order.threads, lags=order.lags)
+
+
+def _run(
+    schedule: Schedule,
+    kernels: KernelSet,
+    order: OrderChooser,
+    policies: Policies | None,
+    worker: Callable[[Schedule], RankPolicy],
+    observer: Observer | None,
+    engine: EngineFactory | None,
+) -> Outcome:
+    chooser = RecordingOrder(order)
     simulation = Simulation(schedule, kernels, chooser, policies, worker, observer, engine)
     simulation.run()
     memory = b"".join(judge.digest() for judge in simulation.judges)

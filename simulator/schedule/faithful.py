@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from stalerow.kernels.base.layout import GroupSpec, Layout, StateSpec
-from stalerow.simulator.schedule.values import Limits, Pipeline, Request, Schedule, validate
+from stalerow.simulator.schedule.values import Limits, Pipeline, Schedule, validate
 
 ADDRESS_UNIT = 16
 """Bytes to which a release's cache tensors and pages are aligned at least."""
@@ -21,7 +21,7 @@ ADDRESS_UNIT = 16
 
 def is_faithful(schedule: Schedule) -> list[str]:
     """Why the engine would never do this, one sentence each; empty if it may."""
-    return [*_pipeline(schedule), *_limits(schedule), *_requests(schedule), *_layout(schedule.layout)]
+    return [*_pipeline(schedule), *_limits(schedule), *_layout(schedule.layout)]
 
 
 def _pipeline(schedule: Schedule) -> list[str]:
@@ -56,16 +56,6 @@ def _limits(schedule: Schedule) -> list[str]:
     if dropped:
         reasons.append(f"graph sizes {dropped}: the engine captures none beyond its budget of {budget} tokens")
     return reasons
-
-
-def _requests(schedule: Schedule) -> list[str]:
-    short = [r.id for r in schedule.requests if r.prompt_len == 1]
-    if schedule.pipeline.drafts and short:
-        return [
-            f"one-token prompts ({', '.join(short)}) with drafts: padded ones run as verification rows here, "
-            "as plain rows in 0.32 and 0.33"
-        ]
-    return []
 
 
 def _layout(layout: Layout) -> list[str]:
@@ -114,7 +104,6 @@ def as_faithful(schedule: Schedule, keep_runner: bool = False) -> Schedule:
             pipeline=pipeline,
             layout=layout,
             limits=_limited(schedule.limits, pipeline, layout),
-            requests=tuple(_longer(r, pipeline.drafts) for r in schedule.requests),
         )
     )
 
@@ -138,10 +127,6 @@ def _limited(limits: Limits, pipeline: Pipeline, layout: Layout) -> Limits:
         staging_depth=None if limits.staging_depth is None else max(limits.staging_depth, in_flight),
     )
     return made
-
-
-def _longer(request: Request, drafts: int) -> Request:
-    return _replace(request, prompt_len=2) if drafts and request.prompt_len == 1 else request
 
 
 def _resized(layout: Layout, size: int) -> Layout:

@@ -18,7 +18,7 @@ from stalerow.simulator.engine.profiles import profile
 from stalerow.simulator.errors import UsageError
 from stalerow.simulator.oracle.violations import Violation
 from stalerow.simulator.rank.operations import Forward
-from stalerow.simulator.rank.policy import RankPolicy
+from stalerow.simulator.rank.released import ReleasedTails
 from stalerow.simulator.run.outcome import run
 from stalerow.simulator.run.simulation import Simulation
 from stalerow.simulator.schedule.values import Schedule, with_profile
@@ -57,14 +57,6 @@ class Agreement(msgspec.Struct, frozen=True):
     values: int
     difference: Difference | None
     found: tuple[Violation, ...] = ()
-
-
-class ReleasedTails(RankPolicy):
-    """Our worker but for a one-token prompt that was padded, which every release runs as a plain row."""
-
-    def runs_as_decode(self, num_computed: np.ndarray, num_drafts: np.ndarray) -> np.ndarray:
-        made: np.ndarray = num_computed > 0
-        return made
 
 
 class Watching:

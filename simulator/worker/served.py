@@ -1,7 +1,6 @@
 """A schedule as the engine's own worker can serve it: the nearest one that the engine would accept.
 
-What is taken away is what `schedule.faithful` takes away, but for prompts of one token: those are served as they are,
-whatever the model of the engine says of them.
+What is taken away is what `schedule.faithful` takes away, and what the engine's options cannot state beside it.
 """
 
 from __future__ import annotations
@@ -9,7 +8,7 @@ from __future__ import annotations
 import msgspec
 
 from stalerow.kernels.base.layout import GroupSpec, StateSpec
-from stalerow.simulator.schedule.faithful import as_faithful, is_faithful
+from stalerow.simulator.schedule.faithful import as_faithful
 from stalerow.simulator.schedule.values import Schedule
 
 KINDS = (("conv", "temporal"), ("temporal",), ("conv",), ("conv", "temporal", "temporal"))
@@ -23,12 +22,7 @@ def served(schedule: Schedule) -> Schedule:
     if pipeline.runner != "v2" or not pipeline.async_scheduling or pipeline.drafter != "mtp":
         asked = replace(pipeline, runner="v2", async_scheduling=True, drafter="mtp")
         schedule = replace(schedule, pipeline=asked)
-    longer = tuple(replace(r, prompt_len=max(r.prompt_len, 2)) for r in schedule.requests)
-    if is_faithful(replace(schedule, requests=longer)):
-        lengths = {r.id: r.prompt_len for r in schedule.requests}
-        schedule = as_faithful(schedule)
-        kept = tuple(replace(r, prompt_len=1) if lengths[r.id] == 1 else r for r in schedule.requests)
-        schedule = replace(schedule, requests=kept)
+    schedule = as_faithful(schedule)
     limits = schedule.limits
     if limits.long_prefill_token_threshold > limits.max_model_len:
         # No prompt is longer, so it means the same; the engine refuses more.

@@ -70,11 +70,14 @@ def _seeds(seeds: Sequence[int]) -> str:
 
 def comparison(rows: Sequence[Row], seeds: Sequence[int], records: Sequence[Record]) -> bytes:
     """`compare`: the table, the share of violating schedules, and two of the runs side by side if any violates."""
-    head = ("kernels", "engine", "runner", "PP", "schedules", "refused", "violating", "first violations, by kind")
+    head = ("kernels", "engine", "runner", "PP", "schedules", "refused", "violating", "runner's", "first, by kind")
     body = table(
         head,
         (
-            (r.kernels, r.engine, r.runner, r.pp, r.schedules, r.refused, r.violating, _counted(r.kinds) or "-")
+            (
+                *(r.kernels, r.engine, r.runner, r.pp, r.schedules, r.refused, r.violating, r.runner_only),
+                _counted(r.kinds) or "-",
+            )
             for r in rows
         ),
     )

@@ -12,6 +12,7 @@ from rich.table import Table
 
 from stalerow.simulator.campaign.compare import First, Row, Setting
 from stalerow.simulator.draw.prose import say
+from stalerow.simulator.oracle.explain.numbers import counted
 from stalerow.simulator.schedule.generate import from_draw
 
 PLAIN_WIDTH = 110
@@ -50,6 +51,14 @@ def print_comparison(rows: Sequence[Row], settings: Sequence[Setting]) -> None:
             cells.insert(3, row.engine)
         table.add_row(*cells, style=style)
     out.print(table)
+    for row in rows:
+        if row.runner_only:
+            say(
+                out,
+                f"{row.kernels} at PP {row.pp}: {counted(row.runner_only, 'more schedule')} failed by the release's "
+                "runner alone: it runs a padded prompt of one token as a prefill row "
+                "(stalerow scenarios show padded-first-token)",
+            )
     failing = [(row, setting) for row, setting in zip(rows, settings, strict=True) if row.first is not None]
     if not failing:
         ran = any(row.schedules for row in rows)
