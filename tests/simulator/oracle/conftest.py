@@ -1,6 +1,6 @@
-"""Makes what is made by hand here importable, and lets these tests drive a bare engine as the engine's own tests do."""
+"""Makes what is made by hand here importable, and lets these tests drive an engine and a rank as their tests do."""
 
 import sys
 from pathlib import Path
 
-sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parents[1] / "engine")]
+sys.path[:0] = [str(Path(__file__).parent), *(str(Path(__file__).parents[1] / name) for name in ("engine", "rank"))]

@@ -16,7 +16,6 @@ from stalerow.kernels.base.layout import GroupSpec, Layout, StateSpec
 from stalerow.kernels.sets import kernel_set
 from stalerow.scenarios import Scenario, catalogue
 from stalerow.simulator.faults.base import Wrapped
-from stalerow.simulator.oracle.explain.numbers import counted
 from stalerow.simulator.oracle.violations import Violation
 from stalerow.simulator.run.outcome import run
 from stalerow.simulator.schedule.values import Limits, Pipeline, Request, Schedule, validate
@@ -36,20 +35,6 @@ def test_a_scenario_is_told_in_these_words(scenario: Scenario) -> None:
     assert scenario.schedule is not None
     first = scenario.resolve().run(scenario.schedule, kernel_set(scenario.kernels)).violations[0]
     assert f"{first.kind}: {first.explanation}" == snapshots()[scenario.name]
-
-
-@pytest.mark.parametrize(
-    ("number", "words", "text"),
-    [
-        (0, ("row",), "0 rows"),
-        (1, ("row",), "1 row"),
-        (2, ("row",), "2 rows"),
-        (1, ("copy", "copies"), "1 copy"),
-        (3, ("copy", "copies"), "3 copies"),
-    ],
-)
-def test_numbers_agree_with_what_they_count(number: int, words: tuple[str, ...], text: str) -> None:
-    assert counted(number, *words) == text
 
 
 def schedule(*prompts: int, drafts: int = 2, pp: int = 2, states=(CONV, TEMPORAL), **limits: Any) -> Schedule:

@@ -68,7 +68,7 @@ def row(request: str, tokens: int, drafts: int = 0, computed: int = 0, samples: 
 def both(number: int = 1) -> Step:
     """A step that admits both requests and prefills them whole."""
     admitted = new("r0", BLOCKS), new("r1", OTHERS)
-    return step(number, (row("r0", 6), row("r1", 6)), new=admitted)
+    return step(number, (row("r0", 6), row("r1", 6)), new=admitted, zero=(*ATTENTION, *OTHERS[1]))
 
 
 def known(request: str, computed: int, blocks: tuple[tuple[int, ...], ...] = ()) -> CachedRequest:

@@ -23,7 +23,7 @@ def of_kind(made, kind):
 
 def test_everything_of_a_step_is_done_within_it():
     made = rank(RankV1, pp=1)
-    launches = ["free", "admit", "writes", "rows", "precopy", "indices", "forward", "sample"]
+    launches = ["free", "admit", "zero", "writes", "rows", "precopy", "indices", "forward", "sample"]
     assert hand(made, both()) == [*launches, "scatter_accepted", "postprocess"]
     output = of_kind(made, Postprocess).output
     assert (output.of, output.kept, output.slots.tolist()) == (1, ("r0", "r1"), [0, 1])

@@ -8,7 +8,7 @@ from small import more, new, step
 from stalerow.simulator.rank.operations import Forward, Postprocess, PostUpdate, Writes
 from stalerow.simulator.rank.policy import RankPolicy
 
-PREPARED = ["free", "admit", "seed", "writes", "block_counts"]
+PREPARED = ["free", "admit", "seed", "zero", "writes", "block_counts"]
 TO_THE_BATCH = [*PREPARED, "gather", "preprocess", "precopy", "indices", "forward"]
 
 
