@@ -5,6 +5,7 @@ Each is a mistake that somebody could make. `survives` explains a mutant that no
 
 from __future__ import annotations
 
+from mirrored import MIRRORED
 from more import ORACLE, TRITON, UNIVERSES
 from mutant import of
 
@@ -229,4 +230,4 @@ SCHEDULER = [
     ),
 ]
 
-MUTANTS = (*KERNELS, *TABLES, *RUNNER, *SCHEDULER, *ORACLE, *TRITON, *UNIVERSES)
+MUTANTS = (*KERNELS, *TABLES, *RUNNER, *SCHEDULER, *ORACLE, *TRITON, *UNIVERSES, *MIRRORED)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import PurePosixPath
 from typing import Literal, NamedTuple
 
-Trial = Literal["healthy", "faults", "packs", "triton"]
+Trial = Literal["healthy", "faults", "packs", "triton", "tests"]
 """healthy: schedules of the correct system must stay clean. faults: the catalogue's scenarios must be found, told in
 the same words, and clean without their faults. packs: a pack must show what its schedules show alone. triton: the
-Triton forms must leave the same bytes as the reference."""
+Triton forms must leave the same bytes as the reference. tests: the module's own test file must fail."""
 
 
 class Mutant(NamedTuple):
@@ -19,6 +20,12 @@ class Mutant(NamedTuple):
     runner: str = ""
     survives: str = ""
     trial: Trial = "healthy"
+
+    @property
+    def own_tests(self) -> str:
+        """The test file that mirrors the module: tests/simulator/oracle/test_judge.py of simulator/oracle/judge.py."""
+        path = PurePosixPath(self.file)
+        return str("tests" / path.with_name(f"test_{path.name}"))
 
     @property
     def name(self) -> str:

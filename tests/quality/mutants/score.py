@@ -49,9 +49,7 @@ class Copy:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         for name in ("kernels", "simulator", "scenarios"):
-            shutil.copytree(
-                ROOT / name, folder / "stalerow" / name, ignore=shutil.ignore_patterns("__pycache__", "*.toml")
-            )
+            shutil.copytree(ROOT / name, folder / "stalerow" / name, ignore=shutil.ignore_patterns("__pycache__"))
 
     @contextlib.contextmanager
     def with_mutant(self, mutant: Mutant | None) -> Iterator[None]:
@@ -68,7 +66,35 @@ class Copy:
         finally:
             path.write_text(text, encoding="utf-8")
 
+    def passes(self, files: Sequence[str]) -> str:
+        """The first test of these files that fails in this copy, "" if none does."""
+        command = [
+            sys.executable,
+            "-B",
+            "-m",
+            "pytest",
+            "-q",
+            "-x",
+            "-p",
+            "no:cacheprovider",
+            "-rfE",
+            "--tb=no",
+            *files,
+        ]
+        environment = os.environ | {"PYTHONPATH": str(self.folder)}
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=TIMEOUT, cwd=ROOT)
+        if done.returncode == 0:
+            return ""
+        found = re.search(r"^(?:FAILED|ERROR) \S*?([^/\s]+\.py\S*)", done.stdout, re.MULTILINE)
+        if found is None:
+            raise ValueError(f"{' '.join(files)}: {_last(done.stdout + done.stderr)}")
+        return found[1]
+
     def trial(self, mutant: Mutant | None, seeds: int) -> Verdict:
+        if mutant is not None and mutant.trial == "tests":
+            with self.with_mutant(mutant):
+                failed = self.passes([mutant.own_tests])
+            return Verdict(mutant, bool(failed), f"caught {failed}" if failed else "survived its own tests")
         trial = "healthy" if mutant is None else mutant.trial
         command = [sys.executable, "-B", str(HERE / "trial.py"), trial, str(seeds), str(SCENARIOS), str(WORDS)]
         if mutant is not None and mutant.runner:
@@ -166,7 +192,12 @@ def main() -> int:
     parser.add_argument("--write", action="store_true")
     args = parser.parse_args()
     mutants = [m for m in MUTANTS if any(text in m.name for text in args.only)]
-    for trial in dict.fromkeys(m.trial for m in mutants):
+    if own := sorted({m.own_tests for m in mutants if m.trial == "tests"}):
+        with tempfile.TemporaryDirectory() as folder:
+            if failed := Copy(Path(folder)).passes(own):
+                print(f"the package itself does not pass {failed}")
+                return 1
+    for trial in dict.fromkeys(m.trial for m in mutants if m.trial != "tests"):
         # A mutant that changes nothing shows whether a trial tells anything at all.
         (baseline,) = score([UNCHANGED._replace(trial=trial)], min(args.seeds, 60), 1)
         if baseline.caught:

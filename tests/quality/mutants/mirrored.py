@@ -1,0 +1,83 @@
+"""Mutants for the tests that mirror a module: one for each, which that module's own test file must find by itself."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from mutant import of
+
+own = partial(of, trial="tests")
+
+RANK = [
+    *own("simulator/rank/base.py", ("named - (named == 0) * 1", "named")),
+    *own("simulator/rank/batch.py", ("(r.num_drafts == 0, r.num_tokens", "(r.num_tokens")),
+    *own("simulator/rank/device.py", ("self.operations.appendleft(operation)", "self.operations.append(operation)")),
+    *own("simulator/rank/operations.py", ("        return self.output.of\n", "        return self.step\n")),
+    *own(
+        "simulator/rank/policy.py", ("(generation[entry.slots] != entry.generation)", "(generation[entry.slots] < 0)")
+    ),
+    *own(
+        "simulator/rank/released.py",
+        ('self.caller.binds_when == "cache_init"', 'self.caller.binds_when != "cache_init"'),
+    ),
+    *own("simulator/rank/ring.py", ("        self._entries.append(None)\n", "        self._entries.append(entry)\n")),
+    *own("simulator/rank/slots.py", ("self.freed_at[slot] = step", "self.freed_at[slot] = step + 1")),
+    *own("simulator/rank/staging.py", ("            found = current[:count]\n", "            found = values\n")),
+    *own("simulator/rank/v1.py", ("            last = rows.pop()\n", "            last = rows.pop(0)\n")),
+    *own(
+        "simulator/rank/v2.py",
+        ("        if self.policy.late_postprocess:\n", "        if not self.policy.late_postprocess:\n"),
+    ),
+    *own(
+        "simulator/rank/wires.py",
+        ("received: set[int] = field(default_factory=set)", "received: set[int] = field(default_factory=list)"),
+    ),
+    *own("simulator/rank/worker.py", ("    max_blocks: int\n", "    most_blocks: int\n")),
+]
+
+ORACLE = [
+    *own("simulator/oracle/effect.py", ("entry, source)[copy.bias :]", "entry, source)[copy.bias + 1 :]")),
+    *own("simulator/oracle/expected.py", ("taken_by = output.held.get(slot)", "taken_by = None")),
+    *own(
+        "simulator/oracle/judge.py",
+        ("            self._take(actual)\n\n    def computed", "            pass\n\n    def computed"),
+    ),
+    *own(
+        "simulator/oracle/kinds.py",
+        ("**Look at next.** Blocks in use at the last step", "Blocks in use at the last step"),
+    ),
+    *own("simulator/oracle/ledger.py", ("kept = [o for o in owners if o.request not in gone]", "kept = owners")),
+    *own("simulator/oracle/resources.py", ("left = sorted(real - needed)", "left = sorted(real - real)")),
+    *own(
+        "simulator/oracle/shadow.py", ("seq_lens[i] = row.start + row.num_tokens", "seq_lens[i] = row.num_tokens - 1")
+    ),
+    *own("simulator/oracle/slots.py", ("src_off=row.accepted_before - 1)", "src_off=row.accepted_before)")),
+    *own(
+        "simulator/oracle/violations.py", ("self.step, self.during, self.source_block", "self.step, self.source_block")
+    ),
+    *own(
+        "simulator/oracle/watch.py",
+        ("(cached.request, cached.num_tokens // group.block_size - 1) not in pending", "True"),
+    ),
+    *own("simulator/oracle/explain/bookkeeping.py", ("if {o.request for o in owners} <= leaving", "if leaving")),
+    *own("simulator/oracle/explain/copies.py", ('"torn copy" if made else "wrong position"', '"torn copy"')),
+    *own(
+        "simulator/oracle/explain/decode.py",
+        ("            if expected <= 0:\n                continue\n", "            continue\n"),
+    ),
+    *own(
+        "simulator/oracle/explain/evidence.py", ("bound is not None and bound != rank.cache.cache_id", "bound is None")
+    ),
+    *own("simulator/oracle/explain/numbers.py", ("one if number == 1 else", "one if number <= 1 else")),
+    *own("simulator/oracle/explain/reads.py", ("bias = row.accepted_in_forward - 1 if row.is_spec else 0", "bias = 1")),
+    *own(
+        "simulator/oracle/explain/slots.py",
+        ("if got == expected or (row.request, array) in told:", "if got == expected:"),
+    ),
+    *own(
+        "simulator/oracle/explain/wording.py",
+        ('            return f"slot {int(slot)} for {where}" if by_slot else where\n', "            return where\n"),
+    ),
+]
+
+MIRRORED = (*RANK, *ORACLE)
