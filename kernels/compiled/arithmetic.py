@@ -11,7 +11,7 @@ from typing import Any
 
 from llvmlite import ir
 
-from stalerow.kernels.compiled.mlir import Op
+from stalerow.kernels.compiled.mlir import FLOAT_PREDICATES, Op
 
 ADDRESS = ir.IntType(64)
 """Pointers are integers here: kernels compute them from integers, and every one is checked before it is used."""
@@ -21,10 +21,6 @@ SIZES = {"i1": 1, "i8": 1, "i16": 2, "bf16": 2, "f16": 2, "i32": 4, "f32": 4, "i
 """Bytes of an element in memory."""
 
 _INTEGER_PREDICATES = ("==", "!=", "<", "<=", ">", ">=", "<", "<=", ">", ">=")
-_FLOAT_PREDICATES = (
-    *("false", "oeq", "ogt", "oge", "olt", "ole", "one", "ord"),
-    *("ueq", "ugt", "uge", "ult", "ule", "une", "uno", "true"),
-)
 _UNSIGNED_FROM = 6
 
 
@@ -97,7 +93,7 @@ def emit(b: ir.IRBuilder, op: Op, args: list[ir.Value], kinds: list[str], result
             return compare(_INTEGER_PREDICATES[predicate], args[0], args[1])
         case "arith.cmpf":
             wide = [_widened(b, x, kind) for x, kind in zip(args, kinds)]
-            return _compared(b, _FLOAT_PREDICATES[int(op.attributes["predicate"])], *wide)
+            return _compared(b, FLOAT_PREDICATES[int(op.attributes["predicate"])], *wide)
         case "arith.select":
             return b.select(*args)
         case "math.absi":

@@ -1,8 +1,9 @@
 """From a `@triton.jit` function to the IR that Triton itself makes of it, read through Triton's own bindings.
 
 No GPU is needed: the front end runs for a target that is never generated code for. The bindings give operations,
-operands, types, regions and integer attributes. Three things they do not give (lines of operations without results,
-branch targets, literals that are no integers) come from the printed form, matched by the order of operations.
+operands, types, regions and (from Triton 3.7 on) integer attributes. What they do not give (lines of operations
+without results, branch targets, literals that are no integers) comes from the printed form, matched by the order of
+operations.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from stalerow.kernels.compiled.errors import Unsupported
-from stalerow.kernels.compiled.mlir import Block, Function, Location, Module, Op, Type, parse_type
+from stalerow.kernels.compiled.mlir import FLOAT_PREDICATES, Block, Function, Location, Module, Op, Type, parse_type
 
 TARGET = ("cuda", 90, 32)
 """Backend, capability and warp size that the front end is told: Hopper's front end keeps all operations."""
@@ -37,6 +38,15 @@ _INTEGERS = {
     "tt.gather": ("axis",),
     "tt.atomic_rmw": ("atomic_rmw_op",),
 }
+
+_WORDS = {
+    "arith.cmpi": ("eq", "ne", "slt", "sle", "sgt", "sge", "ult", "ule", "ugt", "uge"),
+    "arith.cmpf": FLOAT_PREDICATES,
+    "tt.get_program_id": ("x", "y", "z"),
+    "tt.get_num_programs": ("x", "y", "z"),
+    "tt.atomic_rmw": ("", "and", "or", "xor", "add", "fadd", "max", "min", "umax", "umin", "exch"),
+}
+"""The words that stand for 0, 1, 2, ... where an attribute is printed as a word (MLIR's and Triton's own order)."""
 
 
 def lower(fn: Any, signature: Mapping[str, str], constants: Mapping[tuple[int, ...], Any]) -> Module:
@@ -105,14 +115,16 @@ class _Reader:
             results=[(value.id(), self._type(value)) for value in results],
             regions=regions,
         )
-        for attribute in _INTEGERS.get(name, ()):
-            op.attributes[attribute] = operation.get_int_attr(attribute)
         if name == "tt.scan":
             op.attributes["reverse"] = bool(operation.get_bool_attr("reverse"))
         if name == "tt.call":
             op.attributes["callee"] = operation.get_flat_symbol_ref_attr("callee")
-        if not regions and name != "scf.yield":  # which is not printed where it hands nothing over
-            line = next(self._lines[name])
+        # Operations that hold others of their kind are printed in another order than they are visited, and a yield is
+        # not printed where it hands nothing over.
+        line = next(self._lines[name]) if name in _INTEGERS or (not regions and name != "scf.yield") else ""
+        for attribute in _INTEGERS.get(name, ()):
+            op.attributes[attribute] = _integer(operation, name, attribute, line)
+        if not regions and line:
             trailer = _TRAILER.search(line)
             op.location = self._places.get(trailer[1], Location()) if trailer else Location()
             _read_printed(op, line)
@@ -155,6 +167,18 @@ def _locations(text: str) -> dict[str, Location]:
         return Location()
 
     return {f"#{name}": resolve(body) for name, body in aliases.items()}
+
+
+def _integer(operation: Any, name: str, attribute: str, line: str) -> int:
+    """An integer attribute, from the printed `line` where the bindings do not hand it over (Triton 3.6)."""
+    if hasattr(operation, "get_int_attr"):
+        return int(operation.get_int_attr(attribute))
+    if found := re.search(rf"\b{attribute} = (-?\d+) : i32", line):
+        return int(found[1])
+    word = line.split(f"{name} ", 1)[-1].replace(",", " ").split()[0]
+    if word not in _WORDS.get(name, ()):
+        raise Unsupported("a kernel", f"{attribute} of {line.strip()!r}")
+    return _WORDS[name].index(word)
 
 
 def _read_printed(op: Op, line: str) -> None:

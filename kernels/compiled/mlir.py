@@ -11,6 +11,12 @@ from dataclasses import dataclass, field
 _TENSOR = re.compile(r"tensor<((?:\d+x)+)([^,]*?)(?:, .*)?>$")
 _POINTER = re.compile(r"!tt\.ptr<([^,<>]*)(?:, \d+)?>$")
 
+FLOAT_PREDICATES = (
+    *("false", "oeq", "ogt", "oge", "olt", "ole", "one", "ord"),
+    *("ueq", "ugt", "uge", "ult", "ule", "une", "uno", "true"),
+)
+"""The words of `arith.cmpf` for 0 to 15."""
+
 
 @dataclass(frozen=True, slots=True)
 class Type:
