@@ -45,18 +45,30 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def execute(args: argparse.Namespace) -> int:
     from rich.console import Console
 
-    if args.action != "add" and args.json:
-        return _answer(args)
+    from stalerow.simulator.commands import answers
+
     console = Console(highlight=False)
     if not console.is_terminal:
         console.width = 200
-    if args.action == "list":
-        return _list(console)
-    if args.action == "show":
-        return _show(console, _named(args.name, args.trust))
+    if args.action == "add":
+        return _add(console, args)
+    names = [args.name] if args.action == "show" else args.names if args.action == "run" else []
+    chosen = [_named(name, args.trust) for name in names] or list(catalogue().values())
     if args.action == "run":
-        return _run(console, args.names, args.trust)
-    return _add(console, args)
+        results = _ran(console, chosen, console.is_terminal and args.json != answers.STDOUT)
+    else:
+        results = [Result(scenario, None, None) for scenario in chosen]
+    if args.json:
+        made = tuple(_answered(result, args.action == "show") for result in results)
+        answers.write(args, ScenariosAnswer(scenarios=made))
+    if args.json != answers.STDOUT:
+        if args.action == "list":
+            _list(console, chosen)
+        elif args.action == "show":
+            _show(console, *chosen)
+        else:
+            _tell(console, results)
+    return int(args.action == "run" and not all(result.ok for result in results))
 
 
 class ScenarioAnswer(msgspec.Struct, frozen=True, kw_only=True):
@@ -81,17 +93,6 @@ class ScenariosAnswer(msgspec.Struct, frozen=True, kw_only=True):
 
     schema: Literal["stalerow.scenarios/1"] = "stalerow.scenarios/1"
     scenarios: tuple[ScenarioAnswer, ...]
-
-
-def _answer(args: argparse.Namespace) -> int:
-    from stalerow.simulator.commands import answers
-
-    names = [args.name] if args.action == "show" else args.names if args.action == "run" else []
-    chosen = [_named(name, args.trust) for name in names] or list(catalogue().values())
-    results = [scenario.run() if args.action == "run" else Result(scenario, None, None) for scenario in chosen]
-    made = [_answered(result, args.action == "show") for result in results]
-    answers.write(args, ScenariosAnswer(scenarios=tuple(made)))
-    return int(args.action == "run" and not all(result.ok for result in results))
 
 
 def _answered(result: Result, whole: bool) -> ScenarioAnswer:
@@ -131,18 +132,17 @@ def _named(name: str, trust: bool) -> Scenario:
     return known[name]
 
 
-def _list(console: Console) -> int:
+def _list(console: Console, chosen: Iterable[Scenario]) -> None:
     from rich.table import Table
 
     table = Table("scenario", "bug", "title", box=None, pad_edge=False)
-    for scenario in catalogue().values():
+    for scenario in chosen:
         note = "" if scenario.status == "modelled" else " (not modelled)"
         table.add_row(scenario.name, scenario.id, scenario.title + note)
     console.print(table)
-    return 0
 
 
-def _show(console: Console, scenario: Scenario) -> int:
+def _show(console: Console, scenario: Scenario) -> None:
     console.print(f"[bold]{scenario.name}[/]: {scenario.title}\n")
     for paragraph in scenario.text.strip().split("\n\n"):
         console.print(textwrap.fill(" ".join(paragraph.split()), 100), markup=False)
@@ -154,17 +154,15 @@ def _show(console: Console, scenario: Scenario) -> int:
     _, _, schedule = to_toml(scenario).partition("\n[expect]")
     if schedule:
         console.print(f"\n[expect]{schedule}", markup=False)
-    return 0
 
 
-def _run(console: Console, names: Sequence[str], trust: bool) -> int:
+def _ran(console: Console, chosen: Sequence[Scenario], shown: bool) -> list[Result]:
     from rich.progress import track
 
-    chosen = [_named(name, trust) for name in names] or list(catalogue().values())
-    results: list[Result] = [
-        scenario.run()
-        for scenario in track(chosen, "running", console=console, transient=True, disable=not console.is_terminal)
-    ]
+    return [scenario.run() for scenario in track(chosen, "running", console=console, transient=True, disable=not shown)]
+
+
+def _tell(console: Console, results: Sequence[Result]) -> None:
     console.print(_table(results))
     bad = [result for result in results if not result.ok]
     for result in bad:
@@ -174,7 +172,6 @@ def _run(console: Console, names: Sequence[str], trust: bool) -> int:
         f"{modelled - len(bad)} of {modelled} as the reports say; found: with the fault, clean: without it, schedules: "
         "what plain fuzzing needs to find it (median over starting seeds), size: after shrinking"
     )
-    return 1 if bad else 0
 
 
 def _table(results: Iterable[Result]) -> Table:

@@ -57,6 +57,8 @@ ORDER_LABELS = ("order", "hold", "pct")
 """How the labels begin under which the order of events is drawn: first its kind, for a planned one then its holds."""
 OrderKind = Literal["planned", "uniform", "pct", "pos"]
 ORDERS: tuple[OrderKind, ...] = ("planned", "planned", "pct", "pos", "pct", "uniform")
+"""Kinds by their shares. `tests/bench/schedules_needed.py` measures what each finds alone: the canonical order misses
+what the others find at once, and no kind is ahead of all of them together."""
 WIDE_WINDOW = 64
 """Channels with which two tokens of a window are more than the 256 bytes that a warp copies at once."""
 HOLDS = (0, 0, 0, 0, 0, 1, 1, 2, 2, 3, 4, 5, 6, 7, 8)

@@ -209,7 +209,7 @@ def table(found: Sequence[Needed]) -> str:
 
 
 def summary(found: Sequence[Needed]) -> Measured:
-    """Figures for the catalogue. A start that never found it counts with the limit."""
+    """Figures for the catalogue."""
     tried = [n.tried for n in found]
     return Measured(
         date=datetime.date.today(),
@@ -221,10 +221,10 @@ def summary(found: Sequence[Needed]) -> Measured:
 
 
 def write(found: Sequence[Needed]) -> None:
-    """Store the figures of "mix" in the scenarios that consist of one fault alone."""
+    """Store the figures of "mix" in the scenarios of one fault alone that every start found; others keep theirs."""
     for scenario in catalogue().values():
         mine = _of(found, scenario.faults[0], "mix") if len(scenario.faults) == 1 else []
-        if mine:
+        if mine and all(n.seed is not None for n in mine):
             text = to_toml(msgspec.structs.replace(scenario, measured=summary(mine)))
             (FOLDER / f"{scenario.name}.toml").write_text(text, encoding="utf-8")
 

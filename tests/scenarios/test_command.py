@@ -89,3 +89,13 @@ def test_add_refuses_what_is_not_clean_without_its_faults(tmp_path: Path, capsys
     assert "would never pass as a scenario" in error
     assert error.count("\n") == 1
     assert not (tmp_path / "mine.toml").exists()
+
+
+def test_json_in_a_file_comes_beside_the_text(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "answer.json"
+    for command in (["list"], ["show", "stale-row"], ["run", "stale-row"]):
+        assert main(["scenarios", *command, "--json", str(path)]) == 0
+        assert "stale-row" in capsys.readouterr().out
+        assert "stale-row" in [s.name for s in msgspec.json.decode(path.read_bytes(), type=ScenariosAnswer).scenarios]
+        assert main(["scenarios", *command, "--json"]) == 0
+        assert msgspec.json.decode(capsys.readouterr().out, type=ScenariosAnswer).scenarios
