@@ -22,6 +22,7 @@ from stalerow.simulator.commands.options import (
     number,
     number_or_error,
     positive,
+    refuse_here_and_there,
 )
 from stalerow.simulator.errors import UsageError
 from stalerow.simulator.oracle.explain.numbers import counted
@@ -101,6 +102,7 @@ def _bound(args: argparse.Namespace) -> Exploration:
     from stalerow.simulator.explore.exploration import Exploration
     from stalerow.simulator.explore.progress import Progress, load
 
+    refuse_here_and_there(args)
     bounds, subject, reduction = _bounds(args), _subject(args), _reduction(args)
     asked = Progress(bounds=bounds, subject=subject, reduction=reduction, stop=total(bounds))
     path = Path(args.file or FOLDER / f"{_name(bounds, subject, 0, asked.stop, reduction)}.json")

@@ -20,6 +20,7 @@ from stalerow.simulator.commands.options import (
     job_count,
     number,
     positive,
+    refuse_here_and_there,
     seed_list,
 )
 
@@ -94,6 +95,7 @@ def execute(args: argparse.Namespace) -> int:
     from stalerow.simulator.errors import UsageError
     from stalerow.simulator.subject.subject import Subject
 
+    refuse_here_and_there(args)
     if args.universes and args.runner == "v1":
         raise UsageError("--universes runs under runner v2 only: leave out --runner v1")
     if args.universes and args.interleave:

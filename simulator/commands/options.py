@@ -128,6 +128,16 @@ def add_ray(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def refuse_here_and_there(args: argparse.Namespace) -> None:
+    """Raises `UsageError` for options of this machine's processes beside a cluster."""
+    if args.ray is None:
+        return
+    if args.jobs is not None:
+        raise UsageError(f"--jobs {args.jobs} with --ray: a cluster runs as many as its cores; leave one of them out")
+    if getattr(args, "universes", None):
+        raise UsageError("--universes with --ray: packs run on this machine; leave one of them out")
+
+
 def add_json(parser: argparse.ArgumentParser, command: str, instead: bool = False) -> None:
     """`--json FILE`. Where the answer is all that a command has to say, `--json` alone prints it `instead` of text."""
     schema = f"schema stalerow.{command}/1"
