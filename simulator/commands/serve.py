@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from stalerow.simulator.commands import display
@@ -13,6 +15,7 @@ from stalerow.simulator.oracle.explain.numbers import counted
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from stalerow.simulator.draw.serving_record import Served
     from stalerow.simulator.serve.report import RunResult
     from stalerow.simulator.serve.sweep import ServeJob
     from stalerow.simulator.serve.workload import ServeRequest
@@ -86,6 +89,7 @@ def _engine(group: argparse._ArgumentGroup) -> None:
 def execute(args: argparse.Namespace) -> int:
     from stalerow.simulator.commands.screen.progress import progress
     from stalerow.simulator.commands.screen.serving import print_serving
+    from stalerow.simulator.draw.serving_record import serve_recorded
     from stalerow.simulator.serve.acceptance import from_mean, from_rates
     from stalerow.simulator.serve.costs import with_changes
     from stalerow.simulator.serve.settings import ServeOptions
@@ -131,39 +135,47 @@ def execute(args: argparse.Namespace) -> int:
     ]
     workers = job_count(args.jobs) if all(k.startswith("reference:") for k in args.kernels) else args.jobs or 1
     _check_memory(jobs, workers)
-    listener = None
-    if args.trace:
-        if len(jobs) > 1:
-            raise UsageError(
-                f"--trace {args.trace}: is of one run and this makes {len(jobs)}: give one kernel set, one "
-                "--pipeline-parallel-size and one --max-concurrency"
-            )
-        from stalerow.simulator.draw.serving_record import ServingRecorder
-
-        listener = ServingRecorder()
+    if args.trace and len(jobs) > 1:
+        raise UsageError(
+            f"--trace {args.trace}: is of one run and this makes {len(jobs)}: give one kernel set, one "
+            "--pipeline-parallel-size and one --max-concurrency"
+        )
     with progress(f"{len(jobs)} runs of {len(requests)} requests", len(jobs)) as advance:
-        results = [serve(jobs[0], listener)] if listener else run_jobs(jobs, workers, advance)
+        runs = []
+        if args.html or args.trace:
+            runs = run_jobs(jobs, workers, partial(serve_recorded, whole=bool(args.trace)), advance)
+        results = [run.result for run in runs] or run_jobs(jobs, workers, serve, advance)
     print_serving(results, acceptance.mean_length)
     if args.json:
         _write(args, results)
     if args.html:
-        from stalerow.simulator.commands.screen.report import serving
-        from stalerow.simulator.commands.screen.results import console
-        from stalerow.simulator.commands.screen.serving import PUBLISHED
-
         about = (
             f"a healthy model: acceptance length {acceptance.mean_length:.2f}, "
             f"{results[0].healthy_tokens:.0f} output tokens; all times are of virtual time"
         )
-        display.save(args.html, serving(results, about, PUBLISHED), "page", console())
-    if listener is not None:
+        _report(args.html, about, runs)
+    if args.trace:
         from stalerow.simulator.commands.screen.results import console
         from stalerow.simulator.draw.trace import trace
 
-        kernels = Subject(kernels=args.kernels[0], device=args.device).load()
-        record = listener.record(results[0], jobs[0].options, kernels, requests)
-        display.save(args.trace, trace(record), "trace", console())
+        assert runs[0].whole is not None
+        display.save(args.trace, trace(runs[0].whole), "trace", console())
     return 0 if all(result.clean for result in results) else 1
+
+
+def _report(path: str, about: str, runs: Sequence[Served]) -> None:
+    """The page of all runs, and one of each beside it."""
+    from stalerow.simulator.commands.screen.report import serving
+    from stalerow.simulator.commands.screen.results import console
+    from stalerow.simulator.commands.screen.serving import PUBLISHED
+    from stalerow.simulator.draw.html import page
+
+    out, whole = console(), Path(path)
+    pages = [whole.with_stem(f"{whole.stem}-{i}") for i, _ in enumerate(runs, 1)]
+    for shown, run in zip(pages, runs, strict=True):
+        display.save(str(shown), page([run.shown]), "page", out)
+    results = [run.result for run in runs]
+    display.save(path, serving(results, about, PUBLISHED, [shown.name for shown in pages]), "page", out)
 
 
 def _check_memory(jobs: Sequence[ServeJob], workers: int) -> None:

@@ -15,7 +15,7 @@ from string import Template
 
 import msgspec
 
-from stalerow.simulator.draw.finding import Finding, finding
+from stalerow.simulator.draw.finding import Finding, finding, ownership
 from stalerow.simulator.draw.record import Event, Record, Write
 from stalerow.simulator.draw.words import as_html
 from stalerow.simulator.oracle.explain.numbers import counted
@@ -29,6 +29,11 @@ KEYS = (
     ("+ - 0", "zoom"),
     ("t", "events or virtual time"),
     ("Home End", "first and last"),
+)
+UNWATCHED = (
+    "No oracle looked at this run's memory, so nothing here says which launch wrote which block, nor who owned it: the "
+    "page has launches, the rows that they worked for and the tables that they read. <code>stalerow replay</code> of a "
+    "schedule that <code>stalerow fuzz --only-faithful</code> found shows the writes of such a copy."
 )
 
 
@@ -87,14 +92,20 @@ def _verdict(record: Record, with_kernels: bool) -> str:
     found = finding(record)
     again = f'<p class="soft">again: <code>{escape(record.again)}</code></p>' if record.again else ""
     stopped = f"<p>The run stopped early: {escape(record.stopped)}.</p>" if record.stopped else ""
+    if record.unwatched is not None:
+        head = "clean" if record.unwatched.clean else "broken"
+        style = "verdict" if record.unwatched.clean else "verdict bad"
+        said = f"<p>{escape(record.unwatched.how)}</p><p>{UNWATCHED}</p>"
+        return f'<section class="{style}"><h2>{name}{head}</h2>{said}{stopped}{again}</section>'
     if found is None:
         return f'<section class="verdict"><h2>{name}clean: no state crossed requests</h2>{stopped}{again}</section>'
     violation = found.violation
     more = len(record.violations) - 1
     others = f'<p class="soft">and {more} more after it</p>' if more else ""
+    shown = f"{_facts(found)}{_arrows(record, found)}"
     return (
         f'<section class="verdict bad"><h2>{name}{escape(violation.kind)}: {escape(found.where)}</h2>'
-        f"<p>{escape(violation.explanation)}</p>{_facts(found)}{_arrows(found)}{others}{stopped}{again}</section>"
+        f"<p>{escape(violation.explanation)}</p>{shown}{others}{stopped}{again}</section>"
     )
 
 
@@ -116,15 +127,24 @@ def _facts(found: Finding) -> str:
     return f'<ul class="facts">{"".join(items)}</ul>{lookup}'
 
 
-def _arrows(found: Finding) -> str:
+def _arrows(record: Record, found: Finding) -> str:
     """The copy that was made and the one that was meant, as boxes and arrows."""
     violation, move, source, target = found.violation, found.move, found.source, found.target
     if target < 0 or source < 0:
         return ""
-    rows = [_arrow("copied", source, violation.source_owner, target, violation.target_owner, "bad")]
+    owners = {} if found.event is None else ownership(record, found.event.number).get(found.event.rank, {})
+
+    def owner(block: int, else_said: str) -> str:
+        return (
+            " and ".join(f"{o.request} (group {o.group}, column {o.column})" for o in owners.get(block, ()))
+            or else_said
+        )
+
+    copied = owner(source, violation.source_owner), owner(target, violation.target_owner)
+    rows = [_arrow("copied", source, copied[0], target, copied[1], "bad")]
     if move is not None:
-        owner = f"{move.request} (group {move.group})"
-        rows.append(_arrow("meant", move.source, owner, move.target, owner, ""))
+        asker = f"{move.request} (group {move.group})"
+        rows.append(_arrow("meant", move.source, owner(move.source, asker), move.target, owner(move.target, asker), ""))
     return f'<div class="copy">{"".join(rows)}</div>'
 
 

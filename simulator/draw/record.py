@@ -191,10 +191,22 @@ class Event(_Plain, frozen=True, kw_only=True, array_like=True):
     what: What
 
 
+class Unwatched(_Plain, frozen=True, kw_only=True):
+    """What is known of a run that no oracle watched: whether it came out `clean`, and in words `how` it came out.
+
+    `event`: the number of the event to look at first, 0 if none is.
+    """
+
+    clean: bool
+    how: str
+    event: int = 0
+
+
 class Record(_Plain, frozen=True, kw_only=True):
     """One run. `lookup` says by what the copy kernels find a block table's row: the request's slot, or the batch row.
 
-    `again` is the command that runs it again, "" if there is none.
+    `again` is the command that runs it again, "" if there is none. Where `unwatched` is given, events have no owners,
+    writes and violations.
     """
 
     kernels: str
@@ -214,3 +226,4 @@ class Record(_Plain, frozen=True, kw_only=True):
     stopped: str = ""
     digest: str = ""
     again: str = ""
+    unwatched: Unwatched | None = None

@@ -122,7 +122,8 @@ class ResolvedStep:
 class ClosedLoop:
     """Every request's progress. `block_size` (tokens) and `num_drafts` are the engine's.
 
-    `digest` covers which rows left the last rank damaged and every token sampled.
+    `digest` covers which rows left the last rank damaged and every token sampled. `first_damage`: the first step that
+    read damage, and whose row did.
     """
 
     def __init__(
@@ -135,6 +136,7 @@ class ClosedLoop:
         self._block_size, self._num_drafts = block_size, num_drafts
         self._acceptance, self._seed = acceptance, seed
         self.digest = hashlib.blake2b(digest_size=16)
+        self.first_damage: tuple[int, str] | None = None
 
     def resolve(self, number: int, order: Sequence[ScheduledRow]) -> ResolvedStep:
         """The step's rows in batch order, fixed at the first call."""
@@ -217,6 +219,7 @@ class ClosedLoop:
             if poisoned and progress.damaged_at < 0:
                 progress.damaged_at = len(progress.history.tokens) - progress.history.spec.prompt_len
                 progress.inherited = row.after_hit
+                self.first_damage = self.first_damage or (number, progress.history.spec.id)
             tokens: list[int] = []
             if row.samples:
                 tokens = [NAN_TOKEN] if poisoned else [token for token, _ in row.proposal]

@@ -49,7 +49,8 @@ class RunResult(msgspec.Struct, frozen=True, kw_only=True):
     `acceptance_length`: tokens per verification step. `poisoned_blocks` of the `cached_blocks` that the prefix cache
     offers at the end hold something else than their prefix on some rank. `held`: what the engine held without need.
     `outputs`: digest of all answers; `digest`: of what happened, the same on every backend; `memory`: of the pages at
-    the end, which is too unless copies collide.
+    the end, which is too unless copies collide. `first_damage`: the first step whose forward met damage, and the
+    request whose row it was; None if none did.
     """
 
     kernels: str
@@ -77,6 +78,7 @@ class RunResult(msgspec.Struct, frozen=True, kw_only=True):
     outputs: str
     digest: str
     memory: str
+    first_damage: tuple[int, str] | None = None
     requests: tuple[RequestResult, ...]
 
     @property
@@ -123,6 +125,7 @@ def summarise(serving: Serving, max_concurrency: int, seed: int) -> RunResult:
         outputs=_outputs(serving.model.progress.values()),
         digest=_digest(serving, poisoned),
         memory=_memory(serving),
+        first_damage=serving.model.first_damage,
         requests=requests,
     )
 

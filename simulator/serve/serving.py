@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
 
 from stalerow.kernels.base.memory import OutOfBounds
 from stalerow.kernels.sets import KernelSet
@@ -28,6 +27,7 @@ from stalerow.simulator.schedule.engine_config import engine_config
 from stalerow.simulator.serve.acceptance import Acceptance
 from stalerow.simulator.serve.client import Client
 from stalerow.simulator.serve.costs import Costs
+from stalerow.simulator.serve.listener import Listener
 from stalerow.simulator.serve.model import ClosedLoop
 from stalerow.simulator.serve.settings import ServeOptions
 from stalerow.simulator.serve.workload import ServeRequest, longest
@@ -59,18 +59,6 @@ class Times:
     sampled: dict[int, int] = field(default_factory=dict)
     received: dict[int, int] = field(default_factory=dict)
     outputs: dict[int, int] = field(default_factory=dict)
-
-
-class Listener(Protocol):
-    """Told of every event with its start and end, in microseconds."""
-
-    def scheduled(self, step: Step, inflight: int, start: int, end: int) -> None: ...
-
-    def processed(self, step: Step, delivered: Delivered, inflight: int, start: int, end: int) -> None: ...
-
-    def prepared(self, rank: RankV2, step: Step, fresh: Sequence[Operation], start: int, end: int) -> None: ...
-
-    def executed(self, rank: RankV2, operation: Operation, side: bool, start: int, end: int) -> None: ...
 
 
 class NoPoison:
@@ -241,6 +229,8 @@ class Serving:
         elif isinstance(operation, Sample):
             times.sampled[number] = done
             times.outputs[number] = done + self.costs.message
+            if self._listener is not None and self.model.first_damage and self.model.first_damage[0] == number:
+                self._listener.damaged(number)
 
     def _engine_act(self, now: int) -> None:
         self._now = now

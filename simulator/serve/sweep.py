@@ -10,16 +10,19 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from multiprocessing import get_context
+from typing import TypeVar
 
 import msgspec
 
 from stalerow.simulator.errors import InternalError
 from stalerow.simulator.serve.acceptance import Acceptance
 from stalerow.simulator.serve.costs import Costs
+from stalerow.simulator.serve.listener import Listener
 from stalerow.simulator.serve.report import RunResult
-from stalerow.simulator.serve.serving import Listener
 from stalerow.simulator.serve.settings import ServeOptions
 from stalerow.simulator.serve.workload import ServeRequest
+
+T = TypeVar("T")
 
 
 class ServeJob(msgspec.Struct, frozen=True, kw_only=True):
@@ -49,19 +52,21 @@ def serve(job: ServeJob, listener: Listener | None = None) -> RunResult:
     return summarise(serving, job.max_concurrency, job.seed)
 
 
-def run_jobs(jobs: Sequence[ServeJob], workers: int, done: Callable[[], None] = lambda: None) -> list[RunResult]:
-    """Results in the order of `jobs`. `done` is called after each run."""
+def run_jobs(
+    jobs: Sequence[ServeJob], workers: int, work: Callable[[ServeJob], T], done: Callable[[], None] = lambda: None
+) -> list[T]:
+    """What `work` makes of each job, in the order of `jobs`. `done` is called after each run."""
     if workers == 1 or len(jobs) == 1:
         results = []
         for job in jobs:
-            results.append(serve(job))
+            results.append(work(job))
             done()
         return results
     # The longest runs first: most ranks, and kernels that may lose drafts.
     order = sorted(range(len(jobs)), key=lambda i: -_weight(jobs[i]))
-    found: dict[int, RunResult] = {}
+    found: dict[int, T] = {}
     with ProcessPoolExecutor(min(workers, len(jobs)), mp_context=get_context("spawn")) as pool:
-        waiting = {pool.submit(serve, jobs[i]): i for i in order}
+        waiting = {pool.submit(work, jobs[i]): i for i in order}
         try:
             for future in as_completed(waiting):
                 found[waiting[future]] = future.result()

@@ -160,24 +160,31 @@ def exploration(progress: Progress | Alone, saved: Sequence[Path], pages: Sequen
     return document(f"stalerow explore: {progress.subject}", progress.about, body)
 
 
-def serving(results: Sequence[RunResult], about: str, reported: Sequence[tuple[str, str, str, str]]) -> bytes:
-    """`serve`: every run, what its users saw, and the requests that broke; beside it what users reported."""
+def serving(
+    results: Sequence[RunResult], about: str, reported: Sequence[tuple[str, str, str, str]], pages: Sequence[str]
+) -> bytes:
+    """`serve`: every run, what its users saw, and the requests that broke; beside it what users reported.
+
+    pages: where the page of each run is, from this one.
+    """
     head = (
         "kernels", "PP", "concurrency", "stuck", "differ", "acceptance length", "output tokens", "poisoned", "cached",
-        "by hit", "requests/s", "inter-token latency, ms", "steps", "died",
+        "by hit", "requests/s", "inter-token latency, ms", "steps", "died", "page",
     )  # fmt: skip
+    names = [_run_name(r) for r in results]
+    seen = [f"{number}: {name}" for number, name in enumerate(names, 1)]
     body = table(
         head,
         (
             (
                 r.kernels, r.pipeline_parallel_size, r.max_concurrency, r.stuck, r.differing, r.acceptance_length,
                 r.output_tokens, r.poisoned_blocks, r.cached_blocks, r.inherited, r.request_throughput,
-                r.inter_token_latency, r.steps, r.died or "-",
+                r.inter_token_latency, r.steps, r.died or "-", shown,
             )
-            for r in results
+            for r, shown in zip(results, seen, strict=True)
         ),
+        dict(zip(seen, pages, strict=True)),
     )  # fmt: skip
-    names = [_run_name(r) for r in results]
     for title, values in (
         ("requests stuck in one token, %", [100 * r.stuck / r.num_requests for r in results]),
         ("acceptance length, tokens per verification step", [r.acceptance_length for r in results]),

@@ -23,7 +23,8 @@ class BlockMap {
       this.holder.replaceChildren(grid.root);
       this.tabs.forEach((tab, r) => tab.setAttribute("aria-selected", String(r === rank)));
       const others = this.run.record.num_blocks - grid.cells.size;
-      this.note.textContent = `framed: written by this event; dashed: read by it; ${others} blocks are never used here`;
+      this.note.textContent = this.run.record.unwatched ? "nobody looked at blocks and owners"
+        : `framed: written by this event; dashed: read by it; ${others} blocks are never used here`;
     }
     this.heading.textContent = `blocks after event ${this.run.events[index].number}, by owner`;
     grid.show(block, index);

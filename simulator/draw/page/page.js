@@ -146,7 +146,7 @@ class Page {
     this.runs = data.records.map(r => new Run(r, data.fields));
     this.difference = this.runs.length > 1 ? firstDifference(...this.runs) : null;
     const first = this.runs.map(r => r.firstViolation()).filter(i => i !== null);
-    this.cursor = this.difference ?? (first.length ? Math.min(...first) : 0);
+    this.cursor = this.difference ?? (first.length ? Math.min(...first) : (data.records[0]?.unwatched?.event || 1) - 1);
     this.views = this.runs.map(r => new View(r, this));
     this.last = Math.max(...this.runs.map(r => r.events.length)) - 1;
     const runs = document.getElementById("runs");

@@ -83,6 +83,34 @@ def test_serve_shows_every_run_and_what_users_reported(tmp_path):
     assert "14 to 33 %" in text
 
 
+def test_serve_links_the_page_of_every_run_which_says_what_broke_first_and_what_it_has_not(tmp_path):
+    command = ["serve", "--num-prompts", "12", "-pp", "2", "--random-input-len", "64", "--random-output-len", "40"]
+    command += ["--random-prefix-len", "16", "--block-size", "16", "--num-gpu-blocks", "400", "--ignore-eos"]
+    command += ["--max-num-batched-tokens", "64", "--jobs", "1"]
+    assert main([*command, "--html", "report/serve.html", "--json", "serve.json"]) == 1
+    links = re.findall(r'<a href="([^"]*)">\d: ref:', (tmp_path / "report/serve.html").read_text())
+    broken, healthy = (tmp_path / "report" / link for link in links)
+    runs = json.loads((tmp_path / "serve.json").read_text())["runs"]
+    step, request = runs[0]["first_damage"]
+    verdicts = [re.findall(r'<section class="(.*?)</section>', path.read_text())[0] for path in (broken, healthy)]
+    assert verdicts[0].startswith('verdict bad"><h2>broken</h2>')
+    assert f"The first forward that met damage was {request}'s, in step {step}." in verdicts[0]
+    assert verdicts[1].startswith('verdict"><h2>clean</h2>')
+    assert all("No oracle looked at this run's memory" in verdict for verdict in verdicts)
+    (record,) = embedded(broken.read_text())["records"]
+    launch = record["events"][record["unwatched"]["event"] - 1][-1]
+    assert (launch["launch"], launch["step"]) == ("sample", step)
+    assert request in [seat["request"] for seat in launch["rows"]]
+    assert _steps(broken) == {*range(max(step - 12, 1), step + 4)}
+    assert _steps(healthy) == {*range(runs[1]["steps"] - 12, runs[1]["steps"] + 1)}
+
+
+def _steps(path) -> set[int]:
+    """The steps that a page's events belong to."""
+    (record,) = embedded(path.read_text())["records"]
+    return {event[-1]["step"] for event in record["events"]}
+
+
 def test_serve_writes_the_trace_of_one_run_and_refuses_several(tmp_path, capsys):
     command = ["serve", "--num-prompts", "4", "-pp", "2", "--random-input-len", "64", "--random-output-len", "16"]
     command += ["--random-prefix-len", "16", "--block-size", "16", "--num-gpu-blocks", "400", "--jobs", "1"]
