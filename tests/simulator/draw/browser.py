@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import functools
+import importlib
+import os
 import shutil
 import tempfile
 import threading
@@ -10,7 +12,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any
+from types import ModuleType
+from typing import Any, NoReturn
 
 import pytest
 
@@ -28,13 +31,28 @@ FLAGS = (
 )
 
 
+def missing(what: str) -> NoReturn:
+    """Skip the test, saying what to install; fail it where STALEROW_SCREENS says that all is there."""
+    if os.environ.get("STALEROW_SCREENS") == "required":
+        pytest.fail(f"STALEROW_SCREENS=required, but there is {what}")
+    pytest.skip(what)
+
+
+def require(module: str) -> ModuleType:
+    """A module of the extra `screens`."""
+    try:
+        return importlib.import_module(module)
+    except ImportError:
+        missing(f"no {module}: pip install 'stalerow[screens]'")
+
+
 def require_chromium() -> tuple[str, str]:
-    """Paths of browser and driver; skips the test, saying what to install, where there is none."""
-    pytest.importorskip("selenium", reason="no selenium: pip install 'stalerow[screens]'")
+    """Paths of browser and driver."""
+    require("selenium")
     browser = shutil.which("chromium") or shutil.which("google-chrome")
     driver = shutil.which("chromedriver")
     if browser is None or driver is None:
-        pytest.skip("no headless browser: apt-get install chromium chromium-driver")
+        missing("no headless browser: apt-get install chromium chromium-driver")
     return browser, driver
 
 

