@@ -23,7 +23,7 @@ class Saved(msgspec.Struct, frozen=True):
 class CampaignSummary(msgspec.Struct, frozen=True, kw_only=True):
     """skipped: schedules that lack what a fault needs; kinds: schedules by the kind of their first violation; marks:
     schedules that had one; first_seen: the schedule, from 1, that had a mark first; plateau: schedules since a new
-    mark.
+    mark. `shard` (i, n): every n-th seed from the i-th on, of `seeds` or of `runs` (None: as time allowed).
     """
 
     schema: Literal["stalerow.fuzz/1"] = "stalerow.fuzz/1"
@@ -40,6 +40,9 @@ class CampaignSummary(msgspec.Struct, frozen=True, kw_only=True):
     findings: list[Saved]
     breaches: list[Saved]
     interrupted: bool
+    shard: tuple[int, int] = (1, 1)
+    runs: int | None = None
+    seeds: tuple[int, ...] | None = None
 
 
 def of_campaign(options: Options, tally: Tally) -> CampaignSummary:
@@ -54,12 +57,15 @@ def of_campaign(options: Options, tally: Tally) -> CampaignSummary:
         first_seen=tally.first_seen,
         missed=tally.missed,
         plateau=tally.plateau,
-        findings=[_saved(finding) for finding in tally.findings],
-        breaches=[_saved(finding) for finding in tally.breaches],
+        findings=[saved(finding) for finding in tally.findings],
+        breaches=[saved(finding) for finding in tally.breaches],
         interrupted=tally.interrupted,
+        shard=options.shard,
+        runs=options.runs,
+        seeds=options.seeds,
     )
 
 
-def _saved(finding: Finding) -> Saved:
+def saved(finding: Finding) -> Saved:
     kind, launch = finding.failure.signature
     return Saved(kind, launch, str(finding.path))

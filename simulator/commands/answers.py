@@ -17,7 +17,8 @@ import msgspec
 from stalerow.kernels.external.describe import Description
 from stalerow.simulator.campaign.again import Replayed
 from stalerow.simulator.campaign.compare import Row
-from stalerow.simulator.campaign.summary import CampaignSummary, Saved
+from stalerow.simulator.campaign.shards import Sum
+from stalerow.simulator.campaign.summary import CampaignSummary, Saved, saved
 from stalerow.simulator.conform.agreement import Conformance
 from stalerow.simulator.errors import UsageError
 from stalerow.simulator.explore.bounds import Bounds
@@ -86,6 +87,51 @@ class ExploreAnswer(Answer, frozen=True, kw_only=True):
     crashed: tuple[str, ...]
     seconds: float
     interrupted: bool
+
+
+class ShardTold(msgspec.Struct, frozen=True):
+    """A shard, from 1, as its file told it; `state`: how it ended."""
+
+    number: int
+    path: str
+    schedules: int
+    state: str
+
+
+class MergeAnswer(Answer, frozen=True, kw_only=True):
+    """Shards of one campaign added up; `missing`: those of all `of` that no file told of."""
+
+    schema: Literal["stalerow.merge/1"] = "stalerow.merge/1"
+    subject: Subject
+    draw: Draw
+    of: int
+    shards: tuple[ShardTold, ...]
+    missing: tuple[int, ...]
+    schedules: int
+    skipped: int
+    kinds: dict[str, int]
+    marks: dict[str, int]
+    missed: tuple[str, ...]
+    findings: tuple[Saved, ...]
+    breaches: tuple[Saved, ...]
+
+
+def merged(total: Sum) -> MergeAnswer:
+    of, tally = total.parts[0].of, total.tally
+    return MergeAnswer(
+        subject=of.subject,
+        draw=of.draw,
+        of=of.shards,
+        shards=tuple(ShardTold(p.number, str(p.path), p.schedules, p.state) for p in total.parts),
+        missing=tuple(total.missing),
+        schedules=tally.schedules,
+        skipped=tally.skipped,
+        kinds=dict(tally.kinds),
+        marks=dict(tally.marks),
+        missed=tuple(tally.missed),
+        findings=tuple(map(saved, tally.findings)),
+        breaches=tuple(map(saved, tally.breaches)),
+    )
 
 
 class Listed(msgspec.Struct, frozen=True):
@@ -160,6 +206,7 @@ ANSWERS: Mapping[str, type[msgspec.Struct]] = {
     "compare": CompareAnswer,
     "run": RunAnswer,
     "fuzz": CampaignSummary,
+    "merge": MergeAnswer,
     "replay": ReplayAnswer,
     "worker": WorkerAnswer,
     "failures": FailuresAnswer,

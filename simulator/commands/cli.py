@@ -32,6 +32,7 @@ _SUMMARIES = {
     "compare": "run the same schedules through two or more kernel sets, side by side",
     "run": "run one schedule (a seed or a file) and print its events",
     "fuzz": "run many random schedules; shrink, save and draw what fails",
+    "merge": "add up the shards of a campaign as one page",
     "replay": "run a saved failure or a seed again and say whether it fails in the same way",
     "worker": "make or show the environment of --worker, an engine's own scheduler and worker",
     "failures": "list saved failures, and prune them",

@@ -11,6 +11,8 @@ from stalerow.simulator.commands.options import add_jobs, add_json, add_trust, j
 from stalerow.simulator.errors import UsageError
 
 if TYPE_CHECKING:
+    from rich.console import Console
+
     from stalerow.simulator.campaign.again import Replayed
     from stalerow.simulator.campaign.failures import Failure
     from stalerow.simulator.commands.answers import Listed
@@ -106,6 +108,24 @@ def _print(listed: Sequence[Listed], removed: Sequence[Path], args: argparse.Nam
         print("no saved failures")
     if args.action == "prune" and not removed:
         print("nothing to remove")
+
+
+def failing_page(failure: Failure, path: Path, out: Console) -> Path | None:
+    """Write the page of a failure saved at `path` beside it; None if there is none to make in this process."""
+    from stalerow.simulator.commands import display
+    from stalerow.simulator.draw.failing import failing_record
+    from stalerow.simulator.draw.html import page
+    from stalerow.simulator.subject.trust import replay_command
+
+    if failure.violation is None:
+        return None
+    again = replay_command(path, failure.subject)
+    record = failing_record(failure.subject, failure.schedule, failure.violation.kind, again)
+    if record is None:
+        return None
+    shown = path.with_suffix(".html")
+    display.save(str(shown), page([record]), "page", out)
+    return shown
 
 
 def replay_folder(folder: Path, jobs: int, trusted: bool = False) -> list[Replayed]:

@@ -156,25 +156,19 @@ def _report(path: str, options: Options, tally: Tally) -> None:
     """The campaign's page, and one of every failure that can be run again in this process, beside its file."""
     from pathlib import Path
 
+    from stalerow.simulator.commands.failures import failing_page
     from stalerow.simulator.commands.screen.campaign import configuration
     from stalerow.simulator.commands.screen.report import campaign
     from stalerow.simulator.commands.screen.results import console
-    from stalerow.simulator.draw.failing import failing_record
-    from stalerow.simulator.draw.html import page
-    from stalerow.simulator.subject.trust import replay_command
 
     out, pages = console(), {}
     for finding in tally.findings:
-        failure = finding.failure
-        if failure.violation is None:
-            continue
-        again = replay_command(finding.path, failure.subject)
-        record = failing_record(failure.subject, failure.schedule, failure.violation.kind, again)
-        if record is not None:
-            pages[finding.path] = finding.path.with_suffix(".html")
-            display.save(str(pages[finding.path]), page([record]), "page", out)
+        shown = failing_page(finding.failure, finding.path, out)
+        if shown is not None:
+            pages[finding.path] = shown
     about = "; ".join(" ".join(line.split()) for line in configuration(options).splitlines())
-    report = campaign(f"stalerow fuzz: {options.subject}", about, tally, pages, Path(path).absolute().parent)
+    folder, took = Path(path).absolute().parent, f"in {tally.seconds:.1f} s"
+    report = campaign(f"stalerow fuzz: {options.subject}", about, tally, pages, folder, took)
     display.save(path, report, "page", out)
 
 

@@ -1,7 +1,8 @@
 """Pages of what a command measured: tables, bars and links, in the shell of `html`.
 
 `compare` puts the first violating run beside a clean one of the same schedule above its table; `fuzz` links the pages
-of what it saved; `explore` shows what was run and cut, `serve` its runs and the requests that broke.
+of what it saved, `merge` those of all shards; `explore` shows what was run and cut, `serve` its runs and the requests
+that broke.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from stalerow.simulator.oracle.violations import MARKS
 if TYPE_CHECKING:
     from stalerow.simulator.campaign.compare import Row
     from stalerow.simulator.campaign.findings import Finding, Tally
+    from stalerow.simulator.campaign.shards import Sum
     from stalerow.simulator.draw.record import Record
     from stalerow.simulator.explore.alone import Alone
     from stalerow.simulator.explore.progress import Progress
@@ -93,8 +95,13 @@ def comparison(rows: Sequence[Row], seeds: Sequence[int], records: Sequence[Reco
     return page(records, title=title, about=about, below=body)
 
 
-def campaign(title: str, about: str, tally: Tally, pages: Mapping[Path, Path], folder: Path) -> bytes:
-    """`fuzz`: what was found, with links relative to `folder` to saved schedules and their pages, and the marks."""
+def campaign(
+    title: str, about: str, tally: Tally, pages: Mapping[Path, Path], folder: Path, took: str, below: str = ""
+) -> bytes:
+    """`fuzz`: what was found, with links relative to `folder` to saved schedules and their pages, and the marks.
+
+    took: by whom or in which time it was run, in words; below: HTML to end with.
+    """
     found = [*tally.findings, *tally.breaches]
     links: dict[str, str] = {}
     rows = []
@@ -108,7 +115,7 @@ def campaign(title: str, about: str, tally: Tally, pages: Mapping[Path, Path], f
         rows.append((finding.failure.kind, _where(finding), saved, seen, finding.failure.origin.command))
     verdict = "bad" if found else ""
     said = f"{len(found)} found" if found else "no violation" if tally.schedules else "no schedule ended"
-    head = f"{said}: {tally.schedules:,} schedules in {tally.seconds:.1f} s"
+    head = f"{said}: {tally.schedules:,} schedules {took}"
     body = f'<section class="verdict {verdict}"><h2>{head}</h2></section>'
     if rows:
         body += table(("kind", "where", "saved", "page", "the seed, before shrinking"), rows, links)
@@ -125,7 +132,34 @@ def campaign(title: str, about: str, tally: Tally, pages: Mapping[Path, Path], f
     body += bars("marks: schedules that had one", [(name, tally.marks[name]) for name in MARKS if name in tally.marks])
     if tally.missed:
         body += f'<p class="wrong">marks not seen: {escape(", ".join(tally.missed))}</p>'
-    return document(title, about, body)
+    return document(title, about, body + below)
+
+
+def shards(total: Sum, pages: Mapping[Path, Path], folder: Path) -> bytes:
+    """`merge`: the page of a campaign, of all its shards, with a row for each."""
+    of = total.parts[0].of
+    rows = [
+        (p.number, p.schedules, p.skipped, _counted(p.kinds) or "none", len(p.marks), p.state, str(p.path))
+        for p in total.parts
+    ]
+    head = ("shard", "schedules", "skipped", "violating, by kind", "marks seen", "state", "file")
+    below = "<h2>shards</h2>" + table(head, rows)
+    if total.missing:
+        below = f'<p class="wrong">{escape(absent(total))}</p>{below}'
+    repeated = [(str(path), count) for path, count in total.more.items()]
+    if repeated:
+        below += "<h2>found by several shards</h2>" + table(("the smallest", "others like it"), repeated)
+    seeds = f"{of.draw.seed} on" if of.runs is None else f"{of.draw.seed} to {of.draw.seed + of.runs - 1}"
+    about = f"seeds {seeds}" if of.seeds is None else f"{len(of.seeds)} seeds that were named"
+    took = f"by {len(total.parts)} of {of.shards} shards"
+    return campaign(f"stalerow fuzz: {of.subject}", about, total.tally, pages, folder, took, below)
+
+
+def absent(total: Sum) -> str:
+    """Which shards no file tells of, in words."""
+    names = ", ".join(map(str, total.missing))
+    verb = "shard is" if len(total.missing) == 1 else "shards are"
+    return f"{verb} not among the files, so nothing is known of their seeds: {names} of {total.parts[0].of.shards}"
 
 
 def exploration(progress: Progress | Alone, saved: Sequence[Path], pages: Sequence[Path | None], folder: Path) -> bytes:

@@ -1,5 +1,6 @@
 """Pages of what commands measured: the table, links that lead somewhere, two runs side by side."""
 
+import html
 import json
 import re
 
@@ -92,7 +93,8 @@ def test_serve_links_the_page_of_every_run_which_says_what_broke_first_and_what_
     broken, healthy = (tmp_path / "report" / link for link in links)
     runs = json.loads((tmp_path / "serve.json").read_text())["runs"]
     step, request = runs[0]["first_damage"]
-    verdicts = [re.findall(r'<section class="(.*?)</section>', path.read_text())[0] for path in (broken, healthy)]
+    texts = [html.unescape(path.read_text()) for path in (broken, healthy)]
+    verdicts = [re.findall(r'<section class="(.*?)</section>', text)[0] for text in texts]
     assert verdicts[0].startswith('verdict bad"><h2>broken</h2>')
     assert f"The first forward that met damage was {request}'s, in step {step}." in verdicts[0]
     assert verdicts[1].startswith('verdict"><h2>clean</h2>')
