@@ -206,7 +206,7 @@ def serving(
         "by hit", "requests/s", "inter-token latency, ms", "steps", "died", "page",
     )  # fmt: skip
     names = [_run_name(r) for r in results]
-    seen = [f"{number}: {name}" for number, name in enumerate(names, 1)]
+    seen = [f"page {number}" for number in range(1, len(results) + 1)]
     body = table(
         head,
         (

@@ -187,3 +187,24 @@ def test_another_rank_shows_its_own_blocks_and_the_same_block_s_history(browser,
         assert [tab.get_attribute("aria-selected") for tab in tabs] == [str(r == rank).lower() for r in range(2)]
         assert browser.find_element("css selector", ".past h3").text.startswith(f"block 11 on rank {rank}")
         assert browser.find_element("css selector", ".blocks [aria-pressed='true']").get_attribute("data-block") == "11"
+
+
+LEFT_BEHIND = """
+const timeline = page.views[0].timeline, picture = () => timeline.canvas.toDataURL(), wrong = [];
+timeline.around(arguments[0], 24);
+page.go(arguments[0]);
+for (let i = arguments[0]; i < arguments[0] + arguments[1]; i++) {
+  page.go(i);
+  const moved = picture();
+  timeline.keptFor = "";
+  timeline.draw();
+  if (picture() !== moved) wrong.push(i);
+}
+return wrong;
+"""
+
+
+def test_a_move_leaves_nothing_of_the_event_before_on_the_timeline(browser, tmp_path, seed_bug):
+    """Frame and arrows lie over a kept picture: at every event the canvas is what drawing all anew gives."""
+    opened(browser, tmp_path / "page.html", [seed_bug])
+    assert browser.execute_script(LEFT_BEHIND, 60, 20) == []

@@ -89,7 +89,7 @@ def test_serve_links_the_page_of_every_run_which_says_what_broke_first_and_what_
     command += ["--random-prefix-len", "16", "--block-size", "16", "--num-gpu-blocks", "400", "--ignore-eos"]
     command += ["--max-num-batched-tokens", "64", "--jobs", "1"]
     assert main([*command, "--html", "report/serve.html", "--json", "serve.json"]) == 1
-    links = re.findall(r'<a href="([^"]*)">\d: ref:', (tmp_path / "report/serve.html").read_text())
+    links = re.findall(r'<a href="([^"]*)">page \d<', (tmp_path / "report/serve.html").read_text())
     broken, healthy = (tmp_path / "report" / link for link in links)
     runs = json.loads((tmp_path / "serve.json").read_text())["runs"]
     step, request = runs[0]["first_damage"]
