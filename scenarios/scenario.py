@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
+from stalerow.simulator.errors import UsageError
 from stalerow.simulator.oracle.violations import Violation
 from stalerow.simulator.schedule.values import Schedule
 
@@ -85,7 +86,7 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         return tuple(made)
 
     def run(self) -> Result:
-        """Run the schedule with the faults and without them."""
+        """Run the schedule with the faults and without them. Raises `UsageError` if it lacks what they need."""
         from stalerow.kernels.sets import kernel_set
         from stalerow.simulator.faults import resolve
 
@@ -93,6 +94,8 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
             return Result(self, None, None)
         kernels = kernel_set(self.kernels)
         faulty, healthy = resolve(self.faults), resolve(())
+        if lacked := faulty.lacked(self.schedule):
+            raise UsageError(f"scenario {self.name}: {lacked}: give it one that has it, or leave the fault out")
         return Result(self, faulty.run(self.schedule, kernels), healthy.run(self.schedule, kernels))
 
     def resolve(self) -> Faults:

@@ -13,8 +13,10 @@ from stalerow.simulator.campaign.failures import Failure
 from stalerow.simulator.campaign.workers import Workers
 from stalerow.simulator.oracle.violations import Violation
 
-Verdict = Literal["fails in the same way", "fails differently", "no longer fails", "crashes", "fails", "clean"]
-"""The last two are of what had not been saved before."""
+Verdict = Literal[
+    "fails in the same way", "fails differently", "no longer fails", "crashes", "not run", "fails", "clean"
+]
+"""The last two are of what had not been saved before; what lacks something that its faults need is not run."""
 
 
 class Again(msgspec.Struct, frozen=True):
@@ -40,12 +42,14 @@ class Replayed(msgspec.Struct, frozen=True):
 
     @property
     def fails(self) -> bool:
-        return self.verdict not in ("no longer fails", "clean")
+        return self.verdict not in ("no longer fails", "not run", "clean")
 
 
 def do(task: Again) -> Replayed:
     """What workers run."""
     failure = task.failure
+    if failure.subject.lacking(failure.schedule):
+        return Replayed(task.path, failure.kind, "", "not run")
     outcome = failure.subject.run(failure.schedule)
     violations, digest = tuple(outcome.violations), outcome.digest
     if not violations:

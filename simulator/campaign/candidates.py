@@ -94,6 +94,8 @@ class Candidates:
         return msgspec.structs.replace(recording.order, lags=tuple(lags))
 
     def _run(self, schedule: Schedule) -> bool:
+        if self._subject.lacking(schedule):
+            return False
         events = 0
         # A candidate that takes much longer to fail than the best so far is not simpler, whatever it saved elsewhere.
         limit = None if self._shortest is None else self._shortest + self._shortest // 4 + 20

@@ -40,8 +40,12 @@ class Done:
     hung: str = ""
 
 
+BEGUN = "begun"
+"""What a process sends first, once it has the task: what comes before is its own start, which nobody is blamed for."""
+
+
 class Worker:
-    """One process and the task it is at."""
+    """One process and the task it is at. `began`: when the process had the task, None until then."""
 
     def __init__(self, work: Callable[[Any], Any], note: Path | None) -> None:
         context = get_context("spawn")
@@ -52,7 +56,7 @@ class Worker:
         self.process.start()
         other.close()
         self.at: tuple[int, Any] | None = None
-        self.began = 0.0
+        self.began: float | None = None
 
     def give(self, ticket: int, task: Any) -> bool:
         """Start a task; False if the process is dead already."""
@@ -60,19 +64,27 @@ class Worker:
             self.pipe.send(task)
         except (BrokenPipeError, OSError):
             return False
-        self.at, self.began = (ticket, task), time.monotonic()
+        self.at, self.began = (ticket, task), None
         return True
 
-    def take(self) -> Done:
-        """What became of the task; call it when the pipe is readable."""
+    def take(self) -> Done | None:
+        """What became of the task, None if it has only begun; call it when the pipe is readable."""
         assert self.at is not None
-        at, self.at = self.at, None
         try:
-            value, error, trace = self.pipe.recv()
+            answer = self.pipe.recv()
         except (EOFError, OSError):
+            at, self.at = self.at, None
             self.process.join(GRACE_S)
             return Done(*at, died=how_it_ended(self.process.exitcode))
-        return Done(*at, value, error, trace)
+        if answer == BEGUN:
+            self.began = time.monotonic()
+            return None
+        at, self.at = self.at, None
+        return Done(*at, *answer)
+
+    def late(self, limit: float | None) -> bool:
+        """Whether the process has had the task for `limit` seconds."""
+        return limit is not None and self.began is not None and time.monotonic() - self.began >= limit
 
     def where(self) -> str:
         """What the process is executing, as file and line, innermost first, as far as it can be told."""
@@ -115,9 +127,9 @@ def _serve(work: Callable[[Any], Any], pipe: Connection, note: Path | None, stac
         if note is not None:
             with contextlib.suppress(OSError):  # a full disk costs the note, not the run
                 note.write_text(f"{task}\n")
-        answer = attempt(work, task)
         try:
-            pipe.send(answer)
+            pipe.send(BEGUN)
+            pipe.send(attempt(work, task))
         except (BrokenPipeError, OSError):
             return
 

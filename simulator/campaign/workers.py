@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from multiprocessing import connection
@@ -74,7 +73,14 @@ class Workers:
         return self._tickets
 
     def wait(self, timeout: float | None = None) -> list[Done]:
-        """Tasks that have ended, waiting for the first of them at most `timeout` seconds."""
+        """Tasks that have ended, waiting for the first of them at most `timeout` seconds, for ever without it."""
+        done = self._ended(timeout)
+        while timeout is None and not done and self.running:
+            done = self._ended(None)
+        return done
+
+    def _ended(self, timeout: float | None) -> list[Done]:
+        """One look at what the processes have sent."""
         self._assign()
         busy = {w.pipe: w for w in self._workers if w.at is not None}
         done = []
@@ -82,6 +88,8 @@ class Workers:
             assert isinstance(ready, Connection)
             worker = busy.pop(ready)
             result = worker.take()
+            if result is None:
+                continue
             if result.died:
                 self._replace(worker)
             if not (result.died and self._once_more(result)):
@@ -104,7 +112,7 @@ class Workers:
         """Ends a task whose time is up."""
         assert worker.at is not None
         limit = self._limit(worker.at[1])
-        if limit is None or time.monotonic() - worker.began < limit:
+        if limit is None or not worker.late(limit):
             return None
         where = worker.where()
         at, worker.at = worker.at, None

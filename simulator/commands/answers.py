@@ -71,7 +71,7 @@ class ExploreAnswer(Answer, frozen=True, kw_only=True):
     """A search: `done` of `workloads` of the `bounds`, None for a schedule that was given.
 
     `clean`: the bound within which nothing can go wrong, every workload, acceptance and order tried; None if there is
-    none yet. `crashed`: workloads that killed their process.
+    none yet. `crashed`: workloads that killed their process. `skipped` schedules lack what a fault needs.
     """
 
     schema: Literal["stalerow.explore/1"] = "stalerow.explore/1"
@@ -85,6 +85,7 @@ class ExploreAnswer(Answer, frozen=True, kw_only=True):
     clean: Bounds | None
     failures: tuple[Saved, ...]
     crashed: tuple[str, ...]
+    skipped: int = 0
     seconds: float
     interrupted: bool
 

@@ -1,7 +1,7 @@
 """Compare the scheduler with a released engine's: recorded runs field by field, or random workloads live.
 
-Recorded runs need nothing but their files. With --live an installed vLLM runs random workloads in a child process; a
-difference is shrunk, printed and saved with the command that repeats it. With --worker it is our ranks that are
+Recorded runs need nothing but their files. With --live an installed vLLM runs random workloads in a child process; what
+it shows is shrunk, printed and saved with the command that repeats it. With --worker it is our ranks that are
 compared with a release's own worker (`conform_worker`).
 """
 
@@ -10,7 +10,7 @@ from __future__ import annotations
 import argparse
 import shlex
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +23,9 @@ if TYPE_CHECKING:
 
     from stalerow.simulator.conform import Conformance, LiveScheduler
     from stalerow.simulator.conform.workloads import Task
+
+
+Finding = tuple[str, str]
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -142,51 +145,68 @@ def _compare(
     from stalerow.simulator.conform.workloads import random_task
 
     results: list[Conformance] = []
-    begun = time.monotonic()
+    begun, interrupted = time.monotonic(), False
     title = f"{len(tasks)} workload{'s' if len(tasks) > 1 else ''} against vLLM {scheduler.version}, rules of {rules}"
-    with progress(title, len(tasks)) as advance:
-        for name, item in tasks:
-            task = random_task(item) if isinstance(item, int) else item
-            results.append(live_agreement(scheduler, name, task, rules))
-            advance()
-            if results[-1].difference is not None:
-                break
+    try:
+        with progress(title, len(tasks)) as advance:
+            for name, item in tasks:
+                task = random_task(item) if isinstance(item, int) else item
+                results.append(live_agreement(scheduler, name, task, rules))
+                advance()
+                if results[-1].difference is not None:
+                    break
+    except KeyboardInterrupt:
+        interrupted = True
     seconds = max(time.monotonic() - begun, 1e-9)
-    for place in dict.fromkeys(r.place for r in results if r.raised):
-        _raised(args, out, scheduler, [r for r in results if r.place == place], dict(tasks), rules)
+    findings: dict[Finding, list[Conformance]] = {}
     for result in results:
-        if result.held is not None and result.difference is None:
-            show(out, result, len(result.name))
-    if results[-1].difference is not None:
-        show(out, results[-1], len(results[-1].name))
-        if isinstance(item, int) or args.save:
-            _small(args, out, scheduler, results[-1], task, rules)
+        if not result.agrees:
+            findings.setdefault(_finding(result), []).append(result)
+    saved: set[Path] = set()
+    for alike in sorted(findings.values(), key=lambda alike: alike[0].difference is not None):
+        _show(out, alike)
+        item = dict(tasks)[alike[0].name]
+        # The child hears Ctrl-C as well, and is gone.
+        if (isinstance(item, int) or args.save) and not interrupted:
+            task = random_task(item) if isinstance(item, int) else item
+            saved.add(_small(args, out, scheduler, alike[0], task, rules, saved))
     code = total(args, out, results)
+    if interrupted:
+        out.print(f"interrupted: that is of {len(results)} of {len(tasks)} workloads", markup=False)
+        return 130
     out.print(f"{seconds:.0f} s, {len(results) / seconds:.1f} workloads a second", markup=False)
     return code
 
 
 def _small(
-    args: argparse.Namespace, out: Console, scheduler: LiveScheduler, result: Conformance, task: Task, rules: str
-) -> None:
-    """Shrink a difference, print it, and save it with the command that repeats it."""
+    args: argparse.Namespace,
+    out: Console,
+    scheduler: LiveScheduler,
+    result: Conformance,
+    task: Task,
+    rules: str,
+    taken: set[Path],
+) -> Path:
+    """Shrink a finding, print it, and save it, beside files that are `taken`, with the command that repeats it."""
     import msgspec
 
     from stalerow.simulator.conform.live import LiveError, live_agreement
     from stalerow.simulator.conform.reduce import reduce
     from stalerow.simulator.files import write_beside
 
-    def differs(candidate: Task) -> bool:
+    def alike(candidate: Task) -> bool:
         try:
             seen = live_agreement(scheduler, "", candidate, rules)
         except (ValueError, LiveError):  # our engine, or theirs, refuses the options
             return False
-        return seen.place == result.place and (seen.difference is None) == (result.difference is None)
+        return not seen.agrees and _finding(seen) == _finding(result)
 
     out.print("shrinking", markup=False)
-    small, tried = reduce(task, differs)
+    small, tried = reduce(task, alike)
     again = live_agreement(scheduler, result.name, small, rules)
     path = Path(args.save or FOLDER / f"{result.name.replace(' ', '-').replace('/', '-')}.json")
+    if path in taken:
+        path = path.with_stem(f"{path.stem}-{len(taken) + 1}")
     command = f"stalerow conform --live --python {shlex.quote(args.python)} --profile {rules} {shlex.quote(str(path))}"
     saved = {
         "from": result.name,
@@ -194,12 +214,13 @@ def _small(
         "profile": rules,
         "difference": again.difference,
         "raised": again.raised,
+        "held": again.held,
         "command": command,
         "config": small[0],
         "workload": small[1],
     }
     write_beside(path, msgspec.json.format(msgspec.json.encode(saved), indent=2) + b"\n")
-    words = again.raised or again.difference
+    words = again.raised or again.difference or again.held
     out.print(f"the smallest of {tried} workloads tried: {words}", markup=False, soft_wrap=True)
     for request in small[1]["requests"]:
         words = ", ".join(f"{k} {v}" for k, v in request.items() if k not in ("id", "stop_token_ids"))
@@ -207,23 +228,22 @@ def _small(
     for abort in small[1]["aborts"]:
         out.print(f"  abort {abort['id']}: {abort.get('phase', 'pre_schedule')} {abort['step']}", markup=False)
     out.print(f"saved as {path}; repeat it with\n  {command}", markup=False, soft_wrap=True)
+    return path
 
 
-def _raised(
-    args: argparse.Namespace,
-    out: Console,
-    scheduler: LiveScheduler,
-    found: Sequence[Conformance],
-    tasks: Mapping[str, Task | int],
-    rules: str,
-) -> None:
-    """An engine that fails by itself is a finding of its own kind: said once a place, with the smallest workload."""
-    from stalerow.simulator.conform.workloads import random_task
-
-    first = found[0]
-    show(out, first, len(first.name))
-    if len(found) > 1:
+def _show(out: Console, found: Sequence[Conformance]) -> None:
+    """Workloads that show one finding: said once where the engine raised, else by name."""
+    raised = found[0].raised is not None
+    for result in found[:1] if raised else found:
+        show(out, result, len(result.name))
+    if raised and len(found) > 1:
         out.print(f"  {len(found)} workloads raise there", markup=False)
-    item = tasks[first.name]
-    if isinstance(item, int) or args.save:
-        _small(args, out, scheduler, first, random_task(item) if isinstance(item, int) else item, rules)
+
+
+def _finding(result: Conformance) -> Finding:
+    """What makes two findings one: where the engine raised, that it differs, or in which way it held too much."""
+    if result.raised is not None:
+        return "raised", result.place
+    if result.difference is not None:
+        return "differs", ""
+    return "held", (result.held or "").partition(":")[0]

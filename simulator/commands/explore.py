@@ -140,6 +140,8 @@ def _alone(args: argparse.Namespace) -> AloneSearch:
             options = ", ".join(f"--{name.replace('_', '-')}" for name in given)
             raise UsageError(f"{options}: a bound of workloads, and {args.schedule} is one: leave it out")
         asked = Alone(subject=subject, reduction=reduction, schedule=_given(args.schedule, subject))
+        assert asked.schedule is not None
+        subject.require(asked.schedule, args.schedule)
     name = _name(asked.schedule, asked.bounds, asked.index, subject, reduction)
     path = Path(args.file or FOLDER / f"{name}.json")
     progress = load(path, asked) if args.resume else asked

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from stalerow.simulator.commands import display
+from stalerow.simulator.commands.untested import untested
 from stalerow.simulator.errors import UsageError
 from stalerow.simulator.oracle.explain.numbers import counted
 
@@ -57,7 +58,8 @@ def answer(args: argparse.Namespace, search: Exploration | AloneSearch, saved: l
         schedules=progress.tried,
         failed=progress.violating,
         counts=progress.visits,
-        clean=None if progress.failing or search.deaths else progress.holds,
+        skipped=progress.skipped,
+        clean=None if progress.failing or search.deaths or not progress.tried else progress.holds,
         failures=tuple(
             Saved(failing.violation.kind, failing.violation.launch, str(path))
             for failing, path in zip(progress.failing, saved, strict=True)
@@ -84,8 +86,12 @@ def tell(search: Exploration | AloneSearch, folder: str | None, saved: list[Path
     for lease, how in search.deaths:
         print(f"CRASH  {lease}: the process {how}")
     bad = bool(progress.failing or search.deaths)
+    if progress.skipped:
+        print(f"skipped: {counted(progress.skipped, 'schedule')} without what the fault needs")
     if bad:
         print(f"{progress.violating} of {progress.tried} schedules violate")
+    elif progress.skipped and not progress.tried:
+        print("nothing was run: no schedule has what the fault needs")
     elif progress.over:
         print(f"clean, exhaustively: {progress.holds or 'this workload'}")
     elif holds := progress.holds:
@@ -96,7 +102,9 @@ def tell(search: Exploration | AloneSearch, folder: str | None, saved: list[Path
         return 130
     if not bad and not progress.finished:
         raise UsageError("no workload was finished in time: give a longer --time or a smaller bound")
-    return int(bad)
+    if bad:
+        return 1
+    return untested(progress.subject, progress.uses, lambda text: print(f"note: {text}"))
 
 
 def _tell(failing: Failing, progress: Sums, folder: str | None) -> Path:

@@ -71,7 +71,8 @@ def _fixed(paths: Sequence[Path], args: argparse.Namespace) -> list[Path]:
 
     for path in paths:
         refuse_untrusted(failures.load(path).failure.subject, str(path), args.trust)
-    return [Path(replayed.path) for replayed in replay_all(paths, job_count(args.jobs)) if not replayed.fails]
+    again = replay_all(paths, job_count(args.jobs))
+    return [Path(replayed.path) for replayed in again if replayed.verdict == "no longer fails"]
 
 
 def _listed(path: Path, failure: Failure) -> Listed:
@@ -145,5 +146,9 @@ def replay_folder(folder: Path, jobs: int, trusted: bool = False) -> list[Replay
         print(f"{replayed.verdict.upper()}{changed}  {replayed.path}", flush=True)
         results.append(replayed)
     failing = sum(replayed.fails for replayed in results)
-    print(f"{failing} of {len(results)} still fail")
+    lacking = sum(replayed.verdict == "not run" for replayed in results)
+    if lacking == len(results):
+        raise UsageError(f"{folder}: no schedule in it has what its faults need: nothing was run")
+    skipped = f"; {lacking} without what their faults need were not run" if lacking else ""
+    print(f"{failing} of {len(results)} still fail{skipped}")
     return results

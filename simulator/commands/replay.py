@@ -81,6 +81,7 @@ def execute(args: argparse.Namespace) -> int:
             chosen["faults"] = ()
         refuse_untrusted(msgspec.structs.replace(loaded.failure.subject, **chosen), args.what, args.trust)
     schedule = loaded.failure.schedule if loaded else schedule_source(args, args.what, subject)
+    subject.require(schedule, args.what)
     if args.until is not None or args.step:
         display.refuse(args, "--step and --until show the run in the terminal", "html", "trace", "json")
         from stalerow.simulator.draw.walk import asker, walk

@@ -64,6 +64,7 @@ def execute(args: argparse.Namespace) -> int:
         return _run_worker(args, subject, schedule)
     kernels = subject.load()
     faults = resolve(args.fault)
+    subject.require(schedule, str(args.from_trace or args.schedule))
     out = console()
     recorder = display.recorder(args, schedule)
     observer: Any = display.Together(None if args.quiet else EventPrinter(out), recorder)

@@ -20,7 +20,7 @@ from stalerow.simulator.errors import UsageError
 from stalerow.simulator.explore.bounds import Acceptances, Bounds, schedule, workload
 from stalerow.simulator.explore.orders import Branch, Counts, Found, OrderSearch
 from stalerow.simulator.explore.progress import Sums, read, save
-from stalerow.simulator.explore.search import Lease, Searched, failures
+from stalerow.simulator.explore.search import Lease, Searched, failures, questions
 from stalerow.simulator.schedule.values import Schedule
 
 FORMAT = 1
@@ -131,15 +131,21 @@ class AloneSearch:
         progress, acceptances = self.progress, Acceptances()
         acceptances.answers = [*progress.answers]
         search, asked = self._search(acceptances), progress.standing.asked
+        if lacking := progress.subject.lacking(search.schedule):
+            progress.sum(Searched(skipped=1, uses=lacking))
+            progress.over = not acceptances.next(questions(search.schedule, progress.subject))
+            progress.answers = acceptances.answers
+            return
         for simulation in search.runs():
             # The engine schedules the same steps in every order of events; a run that was cut may know fewer.
             if progress.schedule is None and len(simulation.planner.verified) > len(asked):
                 asked = [(int(request[1:]), drafts) for request, drafts in simulation.planner.verified]
             if self._pause(search, asked):
                 self._stand(search, asked)
-                progress.sum(Searched(failing=tuple(failures(search))))
+                progress.sum(Searched(failing=tuple(failures(search)), uses=search.uses))
                 return
-        progress.sum(Searched(1, bool(search.found), search.counts, tuple(failures(search))))
+        found = tuple(failures(search))
+        progress.sum(Searched(1, bool(search.found), search.counts, found, uses=search.uses))
         progress.over = not acceptances.next(asked)
         progress.answers, progress.standing = acceptances.answers, Standing()
 

@@ -15,7 +15,9 @@ import msgspec
 
 from stalerow.simulator.explore.reduction import shared_by, sufficient
 from stalerow.simulator.explore.states import StateTracker
+from stalerow.simulator.faults.hooks import together
 from stalerow.simulator.oracle.violations import Violation
+from stalerow.simulator.run.outcome import FaultUse
 from stalerow.simulator.run.simulation import Simulation
 from stalerow.simulator.schedule.choosers import Pending
 from stalerow.simulator.schedule.choosers.recording import Decision, deviations
@@ -80,6 +82,7 @@ class OrderSearch:
     visited: dict[int, list[frozenset[str]]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
+        self.uses: tuple[FaultUse, ...] = ()
         self._shared = shared_by(self.subject, self.schedule.pipeline.runner)
         self.forked = any(branch.todo or branch.tried for branch in self.path)
         self.simulation: Simulation | None = None
@@ -106,8 +109,9 @@ class OrderSearch:
         run = _Run(self)
         self.counts.runs += 1
         try:
-            self.subject.run(self.schedule, observer=run.saw, order=run)
+            outcome = self.subject.run(self.schedule, observer=run.saw, order=run)
             self.counts.orders += 1
+            self.uses = together((*self.uses, *outcome.faults))
         except _Cut:
             pass
         assert run.simulation is not None

@@ -15,7 +15,9 @@ from stalerow.simulator.errors import UsageError
 from stalerow.simulator.explore.bounds import Bounds, complete
 from stalerow.simulator.explore.orders import Counts, Reduction
 from stalerow.simulator.explore.search import Failing, Lease, Searched, Signature, keep
+from stalerow.simulator.faults.hooks import together
 from stalerow.simulator.files import write_beside
+from stalerow.simulator.run.outcome import FaultUse
 from stalerow.simulator.subject.subject import Subject
 
 FORMAT = 1
@@ -24,7 +26,8 @@ Kept = TypeVar("Kept", bound="Sums")
 
 class Sums(msgspec.Struct, kw_only=True):
     """What a search has come to. `schedules` differ in workload or acceptance, `failed` of them showed a violation;
-    `failing` holds the smallest of each kind. `seconds` were spent in all."""
+    `failing` holds the smallest of each kind. `skipped` lack what a fault needs and were not searched; `uses` is what
+    became of the faults. `seconds` were spent in all."""
 
     subject: Subject
     reduction: Reduction = Reduction()
@@ -32,6 +35,8 @@ class Sums(msgspec.Struct, kw_only=True):
     failed: int = 0
     counts: Counts = msgspec.field(default_factory=Counts)
     failing: list[Failing] = []
+    skipped: int = 0
+    uses: tuple[FaultUse, ...] = ()
     seconds: float = 0.0
 
     @property
@@ -52,6 +57,8 @@ class Sums(msgspec.Struct, kw_only=True):
         """Add what a part of the search came to."""
         self.schedules += searched.schedules
         self.failed += searched.failed
+        self.skipped += searched.skipped
+        self.uses = together((*self.uses, *searched.uses))
         self.counts.add(searched.counts)
         smallest: dict[Signature, Failing] = {}
         for failing in (*self.failing, *searched.failing):

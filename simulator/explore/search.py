@@ -8,7 +8,9 @@ import msgspec
 
 from stalerow.simulator.explore.bounds import Acceptances, Bounds, schedule, workload
 from stalerow.simulator.explore.orders import Counts, OrderSearch, Reduction
+from stalerow.simulator.faults.hooks import together
 from stalerow.simulator.oracle.violations import Violation
+from stalerow.simulator.run.outcome import FaultUse
 from stalerow.simulator.schedule.values import Schedule
 from stalerow.simulator.subject.subject import Subject
 
@@ -36,12 +38,14 @@ class Failing(msgspec.Struct, frozen=True):
 
 class Searched(msgspec.Struct, frozen=True):
     """What a lease came to: `schedules` with different answers, how many of them `failed`, and the smallest failure of
-    each signature."""
+    each signature. `skipped` lack what a fault needs and were not searched; `uses` is what became of the faults."""
 
     schedules: int = 0
     failed: int = 0
     counts: Counts = msgspec.field(default_factory=Counts)
     failing: tuple[Failing, ...] = ()
+    skipped: int = 0
+    uses: tuple[FaultUse, ...] = ()
 
 
 class Lease(msgspec.Struct, frozen=True):
@@ -58,24 +62,33 @@ class Lease(msgspec.Struct, frozen=True):
 
     def do(self) -> Searched:
         counts, smallest = Counts(), dict[Signature, Failing]()
-        schedules = failed = 0
+        schedules = failed = skipped = 0
+        uses: tuple[FaultUse, ...] = ()
         for index in range(self.start, self.stop):
             for search in searches(self.bounds, index, self.subject, self.reduction):
+                uses = together((*uses, *(lacking := self.subject.lacking(search.schedule)), *search.uses))
+                if lacking:
+                    skipped += 1
+                    continue
                 schedules += 1
                 failed += bool(search.found)
                 counts.add(search.counts)
                 for failing in failures(search):
                     keep(smallest, failing)
-        return Searched(schedules, failed, counts, tuple(smallest.values()))
+        return Searched(schedules, failed, counts, tuple(smallest.values()), skipped, uses)
 
 
 def searches(bounds: Bounds, index: int, subject: Subject, reduction: Reduction) -> Iterator[OrderSearch]:
-    """The finished search of every schedule that a workload stands for."""
+    """The finished search of every schedule that a workload stands for; a new one for what lacks a fault's needs."""
     shapes, acceptances, more = workload(bounds, index), Acceptances(), True
     while more:
         made = schedule(bounds, shapes, [acceptances.of(i) for i in range(len(shapes))])
-        search = OrderSearch(made, subject, reduction)
-        asked: list[tuple[int, int]] = []
+        search, asked = OrderSearch(made, subject, reduction), list[tuple[int, int]]()
+        if subject.lacking(made):
+            asked = questions(made, subject)
+            yield search
+            more = acceptances.next(asked)
+            continue
         for simulation in search.runs():
             # The engine schedules the same steps in every order of events; a run that was cut may know fewer.
             verified = simulation.planner.verified
@@ -83,6 +96,13 @@ def searches(bounds: Bounds, index: int, subject: Subject, reduction: Reduction)
                 asked = [(int(request[1:]), drafts) for request, drafts in verified]
         yield search
         more = acceptances.next(asked)
+
+
+def questions(schedule: Schedule, subject: Subject) -> list[tuple[int, int]]:
+    """What a schedule asks about acceptance, (request, drafts) in order, by a run without the faults."""
+    plain = OrderSearch(schedule, msgspec.structs.replace(subject, faults=()))
+    simulation = next(plain.runs())
+    return [(int(request[1:]), drafts) for request, drafts in simulation.planner.verified]
 
 
 def failures(search: OrderSearch) -> list[Failing]:

@@ -61,6 +61,13 @@ class Faults:
         """Whether every fault has what it needs in the schedule."""
         return all(fault.needs(schedule) for fault in self.faults)
 
+    def lacked(self, schedule: Schedule) -> str:
+        """What the first fault whose needs are not met lacks in the schedule, in words; "" if nothing is lacking."""
+        for fault in self.faults:
+            if not fault.needs(schedule):
+                return f"the schedule lacks what fault {fault.name!r} needs{needs_in_words(type(fault))}"
+        return ""
+
     def run(self, schedule: Schedule, kernels: KernelSet, **options: Any) -> Outcome:
         """`simulator.run.run` with the faults; takes the same options but `policies` and `rank_policy`.
 

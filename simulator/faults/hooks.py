@@ -168,13 +168,24 @@ def untested(uses: Sequence[FaultUse], needs: Mapping[str, str]) -> tuple[list[s
         for use in mine:
             calls.update(use.calls)
         idle = sorted(hook for hook in {h for use in mine for h in use.calls} if not calls[hook])
-        met = sum(use.met for use in mine)
+        met, runs = sum(use.met for use in mine), sum(use.runs for use in mine)
         if not met:
-            notes.append(f"fault {name}: no schedule of {len(mine)} has what it needs{needs.get(name, '')}")
+            notes.append(f"fault {name}: no schedule of {runs} has what it needs{needs.get(name, '')}")
         if idle:
-            notes.append(f"fault {name}: never called in {counted(len(mine), 'run')}: {', '.join(idle)}")
+            notes.append(f"fault {name}: never called in {counted(runs, 'run')}: {', '.join(idle)}")
         tested |= bool(met) and len(idle) < len(calls)
     return notes, not tested and bool(uses)
+
+
+def together(uses: Iterable[FaultUse]) -> tuple[FaultUse, ...]:
+    """The same uses, summed by fault and by whether its needs were met."""
+    calls: dict[tuple[str, bool], Counter[str]] = {}
+    runs: Counter[tuple[str, bool]] = Counter()
+    for use in uses:
+        key = (use.name, use.met)
+        calls.setdefault(key, Counter()).update(use.calls)
+        runs[key] += use.runs
+    return tuple(FaultUse(*key, dict(summed), runs[key]) for key, summed in calls.items())
 
 
 def needs_in_words(fault: type[Fault]) -> str:

@@ -32,11 +32,13 @@ BY_THE_RUNNER = (
 
 
 class FaultUse(msgspec.Struct, frozen=True):
-    """One fault in one run. met: whether the schedule has what it needs; calls: how often each hook was asked."""
+    """One fault in one run, or in several. met: whether the schedules have what it needs; calls: how often each hook
+    was asked; runs: how many there were, one for each schedule that was not run since it lacks something."""
 
     name: str
     met: bool
     calls: Mapping[str, int]
+    runs: int = 1
 
 
 @dataclass(frozen=True, slots=True)

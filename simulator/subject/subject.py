@@ -62,6 +62,11 @@ class Subject(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         met = [(fault.name, fault.needs(schedule)) for fault in _faults(self.faults).faults]
         return () if all(has for _, has in met) else tuple(FaultUse(name, has, {}) for name, has in met)
 
+    def require(self, schedule: Schedule, name: str) -> None:
+        """Raise `UsageError` for a schedule, called `name`, that lacks what a fault needs: it would show nothing."""
+        if self.faults and (lacked := _faults(self.faults).lacked(schedule)):
+            raise UsageError(f"{name}: {lacked}: choose another schedule, or leave the fault out")
+
     def load(self) -> KernelSet:
         """The kernel set, without the faults; loaded once per process. Raises `UsageError` if it cannot be had."""
         if self.worker:

@@ -1,23 +1,26 @@
 """The property itself, as an assertion: no state crosses requests in this schedule, with these kernels.
 
-`assert_isolated` is for tests, with Hypothesis or without. It counts what was run and which marks were seen in
-`STATISTICS`, which the pytest plugin reports; its error carries the schedule, and its message is the drawing.
+`assert_isolated` is for tests, with Hypothesis or without. It counts what was run and skipped and which marks were seen
+in `STATISTICS`, which the pytest plugin reports; its error carries the schedule, and its message is the drawing.
 """
 
 from __future__ import annotations
 
 import functools
 import sys
+import unittest
 from collections import Counter
-from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import msgspec
 
 from stalerow.simulator.draw.picture import picture
 from stalerow.simulator.subject.subject import Subject
 
 if TYPE_CHECKING:
     from stalerow.kernels.sets import KernelSet
-    from stalerow.simulator.run.outcome import Outcome
+    from stalerow.simulator.run.outcome import FaultUse, Outcome
     from stalerow.simulator.run.simulation import Observer
     from stalerow.simulator.schedule.values import Schedule
 
@@ -26,10 +29,12 @@ TARGETS = ("deferred postprocess over a re-gathered table", "open window", "slot
 
 
 class Statistics:
-    """What was run. `marks` and `kinds` count schedules in which a mark or a first violation's kind occurred."""
+    """What was run. `marks` and `kinds` count schedules in which a mark or a first violation's kind occurred, `skipped`
+    those that lack what a fault needs and were not run; `uses` is what became of each choice of faults."""
 
     def __init__(self) -> None:
-        self.schedules = 0
+        self.schedules = self.skipped = 0
+        self.uses: dict[tuple[str, ...], tuple[FaultUse, ...]] = {}
         self.kernels: Counter[str] = Counter()
         self.marks: Counter[str] = Counter()
         self.kinds: Counter[str] = Counter()
@@ -41,13 +46,26 @@ class Statistics:
         if kind is not None:
             self.kinds[kind] += 1
 
+    def use(self, faults: tuple[str, ...], uses: Sequence[FaultUse]) -> None:
+        """Note what became of the faults of a run, or why there was none."""
+        if faults:
+            from stalerow.simulator.faults.hooks import together
+
+            self.uses[faults] = together((*self.uses.get(faults, ()), *uses))
+
     def to_builtins(self) -> dict[str, Any]:
         counters = {name: dict(getattr(self, name)) for name in ("kernels", "marks", "kinds")}
-        return {"schedules": self.schedules} | counters
+        uses = [(faults, msgspec.to_builtins(made)) for faults, made in self.uses.items()]
+        return {"schedules": self.schedules, "skipped": self.skipped, "uses": uses} | counters
 
     def merge(self, other: Mapping[str, Any]) -> None:
         """Add what another process's `to_builtins` gave."""
+        from stalerow.simulator.run.outcome import FaultUse
+
         self.schedules += other["schedules"]
+        self.skipped += other["skipped"]
+        for faults, uses in other["uses"]:
+            self.use(tuple(faults), msgspec.convert(uses, list[FaultUse]))
         for name in ("kernels", "marks", "kinds"):
             getattr(self, name).update(other[name])
 
@@ -102,7 +120,8 @@ def assert_isolated(
     """Run `schedule` and raise `IsolationError` if any state crossed requests.
 
     `kernels` is a name as `--kernels` takes it, a `Subject` (a name with faults), or a kernel set.
-    Inside a Hypothesis test, marks become events and targets.
+    Inside a Hypothesis test, marks become events and targets. A schedule that lacks what a fault of the subject needs
+    is not run: Hypothesis is told to draw another, any other test raises `unittest.SkipTest`, which pytest counts.
     """
     __tracebackhide__ = True
     if isinstance(kernels, str):
@@ -111,7 +130,12 @@ def assert_isolated(
         subject, kernel_set = kernels, None
     else:
         subject, kernel_set = Subject(kernels=kernels.name, device=device), kernels
+    if lacking := subject.lacking(schedule):
+        STATISTICS.skipped += 1
+        STATISTICS.use(subject.faults, lacking)
+        _skip(subject, schedule)
     outcome = _Execution(subject, kernel_set)(schedule)
+    STATISTICS.use(subject.faults, outcome.faults)
     first = outcome.violations[0] if outcome.violations else None
     STATISTICS.add(str(subject), outcome.marks, first.kind if first else None)
     _tell_hypothesis(outcome)
@@ -120,6 +144,16 @@ def assert_isolated(
         error.schedule, error.outcome, error.subject, error.kernel_set = schedule, outcome, subject, kernel_set
         raise error
     return outcome
+
+
+def _skip(subject: Subject, schedule: Schedule) -> NoReturn:
+    """End a test case that would show nothing."""
+    from stalerow.simulator.faults import resolve
+
+    hypothesis = sys.modules.get("hypothesis")
+    if hypothesis is not None and hypothesis.currently_in_test_context():
+        hypothesis.reject()
+    raise unittest.SkipTest(resolve(subject.faults).lacked(schedule))
 
 
 @functools.cache

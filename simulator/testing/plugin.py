@@ -119,6 +119,8 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
     total = _total(config)
     if config.getoption("--stalerow-require-marks") and total.schedules and _missed(total.marks):
         session.exitstatus = session.exitstatus or pytest.ExitCode.TESTS_FAILED
+    if _untested(config, total)[1]:
+        session.exitstatus = session.exitstatus or pytest.ExitCode.USAGE_ERROR
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -131,7 +133,7 @@ def pytest_testnodedown(node: Any, error: object) -> None:
 
 def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
     total = _total(config)
-    if not total.schedules:
+    if not (total.schedules or total.skipped):
         return
     failures = config.stash[STATE].failures
     out = terminalreporter
@@ -143,6 +145,13 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
     missed = _missed(total.marks)
     if missed:
         out.write_line(f"marks not seen: {', '.join(missed)}")
+    if total.skipped:
+        out.write_line(f"skipped: {total.skipped} without what their faults need")
+    notes, nothing = _untested(config, total)
+    for note in notes:
+        out.write_line(f"note: {note}")
+    if nothing:
+        out.write_line("nothing was tested: run other schedules, or correct the fault")
     for failure in failures:
         out.write_line(f"{failure['stalerow.kind']}: {failure['stalerow.file']}")
         out.write_line(f"    {failure['stalerow.command']}")
@@ -165,7 +174,7 @@ def _statistics() -> dict[str, Any]:
     """This process's sums; nothing if no test has used stalerow."""
     isolation = sys.modules.get("stalerow.simulator.testing.isolation")
     if isolation is None:
-        return {"schedules": 0, "kernels": {}, "marks": {}, "kinds": {}}
+        return {"schedules": 0, "skipped": 0, "uses": [], "kernels": {}, "marks": {}, "kinds": {}}
     sums: dict[str, Any] = isolation.STATISTICS.to_builtins()
     return sums
 
@@ -177,6 +186,16 @@ def _total(config: pytest.Config) -> Any:
     for part in (_statistics(), *config.stash[STATE].merged):
         total.merge(part)
     return total
+
+
+def _untested(config: pytest.Config, total: Any) -> tuple[list[str], bool]:
+    """What the faults of --stalerow-fault were not asked in this session, in words, and whether that is everything."""
+    faults = tuple(config.getoption("--stalerow-fault"))
+    if faults not in total.uses:
+        return [], False
+    from stalerow.simulator.faults import resolve
+
+    return resolve(faults).untested(total.uses[faults])
 
 
 def _missed(marks: Any) -> list[str]:

@@ -128,7 +128,7 @@ def test_an_error_in_the_kernels_is_a_finding_with_its_seed(tmp_path, doubles):
     assert tally.exit_code() == 1
 
 
-def test_a_launch_that_does_not_return_is_a_finding_with_its_seed_and_place(tmp_path, doubles):
+def test_a_launch_that_does_not_return_is_a_finding_with_its_seed_and_place(tmp_path, doubles, hanging):
     tally = fuzz(tmp_path, Subject(kernels="stalerow_doubles:hangs"), runs=1, schedule_s=4.0)
     (finding,) = tally.findings
     assert finding.failure.kind == "hang"

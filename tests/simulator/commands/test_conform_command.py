@@ -6,6 +6,7 @@ import dataclasses
 import gzip
 import json
 import os
+import re
 import sys
 from pathlib import Path
 
@@ -13,6 +14,7 @@ import pytest
 
 from stalerow.simulator.commands.cli import main
 from stalerow.simulator.conform import live
+from stalerow.simulator.conform.workloads import random_task
 
 TRACES = Path(__file__).parents[2] / "data" / "traces"
 ONE = TRACES / "v032_09_P1_K4_B8_full_accept.json.gz"
@@ -141,21 +143,54 @@ def test_live_workloads_that_agree(stalerow, standin):
     assert "3 workloads against vLLM 0.32.0, rules of 0.32" in err
 
 
-def test_a_live_run_whose_resources_are_wrong_is_named(stalerow, standin, monkeypatch):
+@pytest.fixture
+def holding(monkeypatch):
+    """Workloads of seeds 4 and 5, and what shrinking makes of them, hold what they should not, each in its own way."""
     judged = live.live_agreement
+    ways = {random_task(4)[0]["accept_seed"]: "leak", random_task(5)[0]["accept_seed"]: "preemption loop"}
 
-    def leaking(scheduler, name, task, rules):
-        result = judged(scheduler, name, task, rules)
-        return dataclasses.replace(result, held="leak: r0 holds a block") if name == "seed 4" else result
+    def agreement(scheduler, name, task, rules):
+        result, (options, workload) = judged(scheduler, name, task, rules), task
+        way = ways.get(options["accept_seed"])
+        said = f"{way}: {workload['requests'][0]['id']} again"
+        return dataclasses.replace(result, held=said if way else None)
 
-    monkeypatch.setattr(live, "live_agreement", leaking)
-    code, out, _ = stalerow("--live", "--python", standin(False), "--seeds", "3:6")
-    first, second, total, *_ = out.splitlines()
+    monkeypatch.setattr(live, "live_agreement", agreement)
+
+
+def test_live_runs_whose_resources_are_wrong_are_named_shrunk_and_saved(stalerow, standin, holding, tmp_path):
+    saved = tmp_path / "saved.json"
+    code, out, _ = stalerow("--live", "--python", standin(False), "--seeds", "3:6", "--save", saved)
     assert code == 1
-    assert first.startswith("seed 4  0.32.0")
-    assert first.endswith("agrees, resources wrong")
-    assert second == "  leak: r0 holds a block"
-    assert total.endswith("no difference in any field; in 1 resources are wrong")
+    for seed, said in ((4, "leak"), (5, "preemption loop")):
+        assert re.search(rf"^seed {seed}  0.32.0 .*  agrees, resources wrong\n  {said}: r0 again$", out, re.MULTILINE)
+    assert "3 runs of 0.32.0" in out
+    assert "no difference in any field; in 2 resources are wrong" in out
+    for path, way in ((saved, "leak"), (tmp_path / "saved-2.json", "preemption loop")):
+        data = json.loads(path.read_text())
+        assert (data["difference"], data["raised"]) == (None, None)
+        assert data["held"].startswith(f"{way}: ")
+        (request,) = data["workload"]["requests"]
+        assert (request["prompt_len"], request["max_tokens"]) == (1, 1)
+        assert data["command"] in out
+
+
+def test_an_interrupted_live_comparison_tells_what_it_has_found(stalerow, standin, monkeypatch):
+    judged, calls = live.live_agreement, []
+
+    def interrupted(scheduler, name, task, rules):
+        calls.append(name)
+        if len(calls) == 3:
+            raise KeyboardInterrupt
+        result = judged(scheduler, name, task, rules)
+        return dataclasses.replace(result, held="leak: r0 holds a block" if name == "seed 4" else None)
+
+    monkeypatch.setattr(live, "live_agreement", interrupted)
+    code, out, _ = stalerow("--live", "--python", standin(False), "--seeds", "3:9")
+    assert code == 130
+    assert "  leak: r0 holds a block" in out
+    assert "interrupted: that is of 2 of 6 workloads" in out
+    assert calls == ["seed 3", "seed 4", "seed 5"]
 
 
 def test_a_live_difference_is_shrunk_saved_and_repeated(stalerow, standin, tmp_path):

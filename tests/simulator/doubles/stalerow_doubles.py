@@ -7,6 +7,8 @@ import time
 from stalerow.kernels.align.kernels import ReferenceAlign
 from stalerow.kernels.sets import kernel_set
 
+HANGING = "STALEROW_TEST_HANGING"
+
 
 class ClockAlign(ReferenceAlign):
     """Leaves the time in a place that nobody reads."""
@@ -53,12 +55,19 @@ class WrongIndices(ReferenceAlign):
         out[:] = 0
 
 
+def hang():
+    """Never return, and say so in the file that HANGING names, for tests that wait until it is so."""
+    with open(os.environ[HANGING], "a") as told:
+        told.write("here\n")
+    while True:
+        time.sleep(0.01)
+
+
 class HangingAlign(ReferenceAlign):
     """Never returns from its first precopy."""
 
     def precopy(self, slots, binding, idx_mapping, num_rows):
-        while True:
-            time.sleep(0.01)
+        hang()
 
 
 def _like_req_idx(align, name):

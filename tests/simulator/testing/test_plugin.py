@@ -2,6 +2,7 @@
 
 import html
 import os
+import re
 import subprocess
 import sys
 import xml.etree.ElementTree as ElementTree
@@ -152,3 +153,80 @@ def test_pipeline_size_runner_and_faithfulness_can_be_asked_for(project, tmp_pat
     origin = failures.load(path).failure.origin
     assert origin.draw == Draw(7, pp=2, runner="v2", faithful=True)
     assert f"{origin.command}   (the seed)" in out
+
+
+NEEDS_V2 = """
+from stalerow.simulator.faults import Fault
+from stalerow.simulator.rank.policy import RankPolicy
+
+
+class Breaks(RankPolicy):
+    def blocks_to_zero(self, step):
+        raise ZeroDivisionError("ran")
+
+
+class Needy(Fault):
+    \"\"\"Needs runner V2.\"\"\"
+
+    name = "needy"
+    rank = Breaks
+
+    def needs(self, schedule):
+        return schedule.pipeline.runner == "v2"
+"""
+
+
+@pytest.mark.parametrize("spread", [(), ("-p", "xdist", "-n", "2")], ids=["alone", "xdist"])
+def test_seeds_without_what_a_fault_needs_are_skipped_and_a_session_of_nothing_else_fails(project, tmp_path, spread):
+    """The fault would raise in any run, so none was made."""
+    (tmp_path / "mine.py").write_text(NEEDS_V2)
+    asked = ("--stalerow-kernels", "reference:req-idx", "--stalerow-fault", "mine.py", "--stalerow-seeds", "0:3")
+    code, out = project(*asked, "--stalerow-runner", "v1", "-k", "seeds", "-rs", *spread)
+    assert code == 4
+    assert "3 skipped" in out
+    assert "the schedule lacks what fault 'needy' needs: runner V2" in out
+    assert "skipped: 3 without what their faults need" in out
+    assert "note: fault needy: no schedule of 3 has what it needs: runner V2" in out
+    assert "nothing was tested: run other schedules, or correct the fault" in out
+
+
+def test_seeds_that_have_what_a_fault_needs_are_run_beside_those_that_have_not(project, tmp_path):
+    harmless = NEEDS_V2.replace('raise ZeroDivisionError("ran")', "return super().blocks_to_zero(step)")
+    (tmp_path / "mine.py").write_text(harmless)
+    asked = ("--stalerow-kernels", "reference:req-idx", "--stalerow-fault", "mine.py", "--stalerow-seeds", "0:12")
+    code, out = project(*asked, "-k", "seeds")
+    assert code == 0
+    skipped = int(re.search(r"skipped: (\d+) without", out)[1])
+    assert 0 < skipped < 12
+    assert f"{12 - skipped} passed, {skipped} skipped" in out
+    assert "nothing was tested" not in out
+
+
+NEEDS_V1 = """
+from stalerow.simulator.faults import Fault, Wrapped
+
+
+class Zeros(Wrapped):
+    def aligned_indices(self, binding, seq_lens, num_rows_padded, block_size, out):
+        out[:] = 0
+
+
+class Needy(Fault):
+    name = "needy"
+
+    def wrap_align(self, kernels, schedule):
+        return Zeros(kernels.align)
+
+    def needs(self, schedule):
+        return schedule.pipeline.runner == "v1"
+"""
+
+
+def test_a_property_draws_only_schedules_that_have_what_a_fault_needs(project, tmp_path):
+    """The fault shows in every schedule, so shrinking would leave what is needed if it might."""
+    (tmp_path / "mine.py").write_text(NEEDS_V1)
+    code, out = project("--stalerow-kernels", "reference:req-idx", "--stalerow-fault", "mine.py", "-k", "property")
+    assert code == 1
+    (path,) = failures.saved(tmp_path / ".stalerow" / "failures")
+    assert failures.load(path).failure.schedule.pipeline.runner == "v1"
+    assert int(re.search(r"skipped: (\d+) without", out)[1]) > 0
