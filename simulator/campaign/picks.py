@@ -14,7 +14,7 @@ def by_hypothesis(candidates: Candidates, draw: Draw) -> Schedule | None:
     """The smallest failing schedule that Hypothesis comes to from the draw's own; None if it cannot start from that."""
     from hypothesis import HealthCheck, Phase, given, seed, settings
 
-    from stalerow.simulator.schedule.choosers.known import KnownFailure
+    from stalerow.simulator.schedule.choosers.known import KnownFailure, unhurried
     from stalerow.simulator.schedule.strategies import schedules
 
     start, pp = _recorded(draw)
@@ -40,7 +40,8 @@ def by_hypothesis(candidates: Candidates, draw: Draw) -> Schedule | None:
             raise _Found
 
     try:
-        search()
+        with unhurried():
+            search()
     except _Found:
         return best
     return None

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from stalerow.simulator.conform.driver_setup import DEFAULTS
 from stalerow.simulator.conform.workloads import Task
-from stalerow.simulator.schedule.choosers.known import KnownFailure
+from stalerow.simulator.schedule.choosers.known import KnownFailure, unhurried
 
 BUDGET = 300
 """Workloads to try: bounded by count, so that the result is the same on any machine."""
@@ -142,7 +142,7 @@ def reduce(task: Task, differs: Callable[[Task], bool], budget: int = BUDGET) ->
             smallest = candidate
             raise _Differs
 
-    with contextlib.suppress(_Differs):
+    with contextlib.suppress(_Differs), unhurried():
         shrinks()
     return smallest, min(len(known), budget)
 

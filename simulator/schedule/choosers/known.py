@@ -1,10 +1,12 @@
-"""A Hypothesis example database that holds one known failure, so that shrinking starts from it and not from luck."""
+"""What makes Hypothesis shrink one known failure: a database that holds it, and no clock that ends it early."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 
 from hypothesis.database import ExampleDatabase, choices_to_bytes
+from hypothesis.internal.conjecture import engine
 
 
 class KnownFailure(ExampleDatabase):
@@ -23,3 +25,14 @@ class KnownFailure(ExampleDatabase):
 
     def delete(self, key: bytes, value: bytes) -> None:
         pass
+
+
+@contextmanager
+def unhurried() -> Iterator[None]:
+    """Hypothesis ends a shrinking after five minutes; ours are bounded by count, to be the same on a slow machine."""
+    before = engine.MAX_SHRINKING_SECONDS
+    engine.MAX_SHRINKING_SECONDS = 10**9
+    try:
+        yield
+    finally:
+        engine.MAX_SHRINKING_SECONDS = before

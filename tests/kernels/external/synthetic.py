@@ -171,6 +171,26 @@ class MambaSpecDecodeGPUContext:
         )
 """
 
+INDICES_KERNEL = """
+
+@triton.jit(do_not_specialize=["num_requests"])
+def get_aligned_state_indices_multi_group_kernel(
+    block_table_ptrs_ptr, seq_lens_ptr, state_indices_ptr, block_table_stride_req: tl.int64, seq_lens_stride,
+    state_indices_stride_0: tl.int64, state_indices_stride_1: tl.int64, state_indices_stride_2: tl.int64, num_requests,
+    CACHE_BLOCK_SIZE: tl.constexpr, NUM_GROUPS: tl.constexpr, NUM_STATE_SLOTS: tl.constexpr, BLOCK_ROWS: tl.constexpr,
+):
+    row = tl.program_id(0) * BLOCK_ROWS + tl.arange(0, BLOCK_ROWS)
+    used = row < num_requests
+    length = tl.load(seq_lens_ptr + row * seq_lens_stride, mask=used, other=1)
+    first = tl.maximum((length - 1) // CACHE_BLOCK_SIZE, 0) + TOO_FAR
+    for group in range(0, NUM_GROUPS):
+        table = tl.load(block_table_ptrs_ptr + group).to(tl.pointer_type(tl.int32))
+        for slot in range(0, NUM_STATE_SLOTS):
+            block = tl.load(table + row * block_table_stride_req + first + slot, mask=used)
+            place = group * state_indices_stride_0 + row * state_indices_stride_1 + slot * state_indices_stride_2
+            tl.store(state_indices_ptr + place, block, mask=used)
+"""
+
 CALLER = f"""{_POISON}
 class MambaHybridModelState:
     def add_request(self, index, request):
@@ -230,6 +250,11 @@ BATCH_ROW = {
 def kernels_text(**choices: str) -> str:
     """The text of the synthetic ``mamba_utils.py``."""
     return _choose(KERNELS, choices)
+
+
+def with_indices(too_far: int) -> str:
+    """The same with a kernel for the aligned indices, which begins so many columns too far to the right."""
+    return kernels_text() + INDICES_KERNEL.replace("TOO_FAR", str(too_far))
 
 
 def write_engine(root: Path, package: str = "vllm", **choices: str) -> Path:

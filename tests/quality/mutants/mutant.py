@@ -1,9 +1,11 @@
-"""What a mutant is: one change to one file, and which trial has to tell it from the original."""
+"""What a mutant is: one change to one file, and which tests and which trial have to tell it from the original."""
 
 from __future__ import annotations
 
 from pathlib import PurePosixPath
 from typing import Literal, NamedTuple
+
+from killers import KILLERS
 
 Trial = Literal["healthy", "faults", "packs", "triton", "tests"]
 """healthy: schedules of the correct system must stay clean. faults: the catalogue's scenarios must be found, told in
@@ -26,6 +28,11 @@ class Mutant(NamedTuple):
         """The test file that mirrors the module: tests/simulator/oracle/test_judge.py of simulator/oracle/judge.py."""
         path = PurePosixPath(self.file)
         return str("tests" / path.with_name(f"test_{path.name}"))
+
+    @property
+    def tests(self) -> tuple[str, ...]:
+        """Test files of the suite that are asked first; where they are the trial, there is no other."""
+        return (self.own_tests,) if self.trial == "tests" else KILLERS[self.file]
 
     @property
     def name(self) -> str:

@@ -1,8 +1,9 @@
-"""The mutation score: every mutant in a copy of the package, run against the oracle with the reference kernels.
+"""The mutation score: every mutant in a copy of the package, shown to the tests that know its file, then to its trial.
 
-    python tests/quality/mutants/score.py [--seeds 150] [--jobs 2] [--only TEXT ...] [--write]
+    python tests/quality/mutants/score.py [--seeds 150] [--jobs 2] [--only TEXT ...] [--unmeasured] [--write]
 
-Without a mutant the same schedules must be clean, which is checked first. `--write` puts the table into RESULTS.md.
+The tests answer in seconds; only a mutant that they let pass goes on to its trial, which is against the oracle. Both
+are shown the package itself first. `--write` puts the table into RESULTS.md.
 """
 
 from __future__ import annotations
@@ -32,7 +33,6 @@ from mutant import Mutant  # noqa: E402
 SCENARIOS, WORDS = ROOT / "scenarios", ROOT / "tests/simulator/oracle/words.txt"
 RESULTS = HERE / "RESULTS.md"
 TIMEOUT = 600
-
 
 UNCHANGED = Mutant("simulator/errors.py", "class UsageError(ValueError):", "class UsageError(ValueError):")
 
@@ -90,6 +90,13 @@ class Copy:
             raise ValueError(f"{' '.join(files)}: {_last(done.stdout + done.stderr)}")
         return found[1]
 
+    def verdict(self, mutant: Mutant, seeds: int) -> Verdict:
+        """By the tests that know the mutant's file; by its trial if they pass, or take too long to say anything."""
+        with self.with_mutant(mutant), contextlib.suppress(subprocess.TimeoutExpired):
+            if failed := self.passes(mutant.tests):
+                return Verdict(mutant, True, f"caught {failed}")
+        return self.trial(mutant, seeds)
+
     def trial(self, mutant: Mutant | None, seeds: int) -> Verdict:
         if mutant is not None and mutant.trial == "tests":
             with self.with_mutant(mutant):
@@ -115,7 +122,9 @@ def _last(text: str) -> str:
     return (text.strip().splitlines() or ["no output"])[-1][:90]
 
 
-def score(mutants: Sequence[Mutant | None], seeds: int, jobs: int) -> Iterator[Verdict]:
+def score(
+    mutants: Sequence[Mutant | None], seeds: int, jobs: int, tests_first: bool = False
+) -> Iterator[Verdict]:
     """Verdicts in the mutants' order."""
     with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(jobs) as pool:
         copies: SimpleQueue[Copy] = SimpleQueue()
@@ -125,7 +134,7 @@ def score(mutants: Sequence[Mutant | None], seeds: int, jobs: int) -> Iterator[V
         def one(mutant: Mutant | None) -> Verdict:
             copy = copies.get()
             try:
-                return copy.trial(mutant, seeds)
+                return copy.verdict(mutant, seeds) if tests_first and mutant else copy.trial(mutant, seeds)
             finally:
                 copies.put(copy)
 
@@ -174,8 +183,8 @@ def report(table: Sequence[Row], seeds: int) -> str:
         "",
         f"{caught} of {len(known)} mutants caught ({caught / len(known):.1%}), {len(table) - len(known)} not measured "
         "yet. Made by `python tests/quality/mutants/score.py --write`, which measures what it is told to and keeps the "
-        f"other rows. At most {seeds} schedules each, reference kernels; scenarios, Triton forms and packs where these "
-        "are mutated.",
+        f"other rows. First the tests that know the file, then at most {seeds} schedules, reference kernels; "
+        "scenarios, Triton forms and packs where these are mutated.",
         "",
         "| file | mutant | caught | where and first finding | measured |",
         "|---|---|---|---|---|",
@@ -189,12 +198,16 @@ def main() -> int:
     parser.add_argument("--seeds", type=int, default=150)
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--only", nargs="*", default=[""], help="mutants whose name contains one of these texts")
+    parser.add_argument("--unmeasured", action="store_true", help="those only of which the table says nothing yet")
     parser.add_argument("--write", action="store_true")
     args = parser.parse_args()
+    known = {row.mutant for row in rows([], RESULTS.read_text(encoding="utf-8")) if row.caught}
     mutants = [m for m in MUTANTS if any(text in m.name for text in args.only)]
-    if own := sorted({m.own_tests for m in mutants if m.trial == "tests"}):
+    if args.unmeasured:
+        mutants = [m for m in mutants if f"`{m.name.split(': ', 1)[1]}`" not in known]
+    if asked := [*dict.fromkeys(file for m in mutants for file in m.tests)]:
         with tempfile.TemporaryDirectory() as folder:
-            if failed := Copy(Path(folder)).passes(own):
+            if failed := Copy(Path(folder)).passes(asked):
                 print(f"the package itself does not pass {failed}")
                 return 1
     for trial in dict.fromkeys(m.trial for m in mutants if m.trial != "tests"):
@@ -204,7 +217,7 @@ def main() -> int:
             print(f"the package itself does not pass the trial {trial!r}: {baseline.how}")
             return 1
     verdicts = []
-    for verdict in score(mutants, args.seeds, args.jobs):
+    for verdict in score(mutants, args.seeds, args.jobs, tests_first=True):
         assert verdict.mutant is not None
         verdicts.append(verdict)
         if args.write:

@@ -5,8 +5,10 @@ from __future__ import annotations
 import importlib.util
 import re
 import sys
+from collections import Counter
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import pytest
 
@@ -25,33 +27,54 @@ def _module(name: str) -> ModuleType:
 
 
 score = _module("score")
-HANDFUL = (
-    "kernels/align/copy.py: begin = source",
-    "kernels/align/postprocess.py: target = aligned",
-    "kernels/own/tables.py: nb = counts",
-    "simulator/rank/v2.py: self.computed[slot]",
-    "simulator/engine/policies.py: return attention",
-)
+HANDFUL = {
+    "kernels/align/copy.py: begin = source": "wrong position at precopy",
+    "kernels/align/postprocess.py: target = aligned": "use after free at postprocess",
+    "kernels/own/tables.py: nb = counts": "use after free at forward",
+    "simulator/rank/v2.py: self.computed[slot]": "rank divergence at forward",
+    "simulator/engine/policies.py: return attention": "uninitialised read at forward",
+}
+"""Mutants, and what their trial says first."""
 
 
-def test_every_mutant_has_its_place() -> None:
+def _named(start: str) -> Any:
+    (mutant,) = (m for m in score.MUTANTS if m.name.startswith(start))
+    return mutant
+
+
+def test_every_mutant_has_its_place_and_tests_that_know_it() -> None:
     for mutant in score.MUTANTS:
         text = (score.ROOT / mutant.file).read_text(encoding="utf-8")
         assert text.count(mutant.old) == 1, mutant.name
         assert mutant.new != mutant.old
+        assert mutant.tests
+        assert [file for file in mutant.tests if not (score.ROOT / file).is_file()] == []
 
 
-def test_there_are_enough_and_none_twice() -> None:
+def test_there_are_enough_of_each_part_and_none_twice() -> None:
     names = [m.name for m in score.MUTANTS]
-    assert len(names) >= 60
     assert len({*names}) == len(names)
+    trials = Counter(m.trial for m in score.MUTANTS)
+    assert trials["healthy"] >= 60
+    assert trials["faults"] + trials["triton"] + trials["packs"] >= 60
 
 
-@pytest.mark.parametrize("start", HANDFUL)
-def test_a_mutant_is_caught(start: str) -> None:
-    (mutant,) = (m for m in score.MUTANTS if m.name.startswith(start))
-    (verdict,) = score.score([mutant], seeds=60, jobs=1)
-    assert verdict.caught, verdict.how
+@pytest.mark.parametrize(("start", "said"), HANDFUL.items(), ids=HANDFUL)
+def test_a_mutant_is_caught_by_its_trial(start: str, said: str) -> None:
+    (verdict,) = score.score([_named(start)], seeds=60, jobs=1)
+    assert verdict.caught
+    assert re.fullmatch(rf"caught \d+ {said}", verdict.how)
+
+
+def test_tests_that_know_a_file_are_asked_before_the_trial(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What they catch never comes to its trial, and what they let pass does."""
+    file = "simulator/rank/ring.py"
+    monkeypatch.setitem(sys.modules["killers"].KILLERS, file, ("tests/simulator/rank/test_ring.py",))
+    caught, name = _named(f"{file}: deque"), "class DeferredRing:"
+    harmless = score.UNCHANGED._replace(file=file, old=name, new=name)
+    first, second = score.score([caught, harmless], seeds=2, jobs=1, tests_first=True)
+    assert (first.caught, first.how.partition("::")[0]) == (True, "caught tests/simulator/rank/test_ring.py")
+    assert (second.caught, second.how) == (False, "survived 2")
 
 
 def test_the_package_itself_is_clean() -> None:
@@ -59,11 +82,12 @@ def test_the_package_itself_is_clean() -> None:
     assert verdict.how == "survived 20"
 
 
-def test_the_table_says_at_least_95_percent_and_explains_every_survivor() -> None:
+def test_the_table_counts_its_own_rows_and_explains_every_survivor() -> None:
     text = (HERE / "RESULTS.md").read_text(encoding="utf-8")
-    match = re.search(r"^(\d+) of (\d+) mutants caught", text, re.MULTILINE)
-    assert match
-    caught, total = map(int, match.groups())
-    assert total >= 60
-    assert caught / total >= 0.95
-    assert "**not explained**" not in text
+    rows = score.rows([], text)
+    known = [row for row in rows if row.caught]
+    caught = [row for row in known if row.caught == "yes"]
+    assert re.findall(r"^(\d+) of (\d+) mutants caught", text, re.MULTILINE) == [(str(len(caught)), str(len(known)))]
+    assert len(caught) / len(known) >= 0.95
+    explained = {m.survives for m in score.MUTANTS if m.survives}
+    assert {row.how for row in known if row.caught == "no"} <= explained

@@ -47,7 +47,7 @@ def completed(folder, text, *words):
     line = " ".join(f"'{word}'" for word in ("stalerow", *words))
     offer = "_shtab_stalerow; printf '%s\\n' \"${COMPREPLY[@]}\""
     ask = f"source ./script; COMP_WORDS=({line}); COMP_CWORD={len(words)}; {offer}"
-    done = subprocess.run(["bash", "--norc", "-c", ask], cwd=folder, capture_output=True, text=True, timeout=60)
+    done = subprocess.run(["bash", "--norc", "-c", ask], cwd=folder, capture_output=True, text=True)
     assert not done.stderr
     return set(done.stdout.split())
 
@@ -73,7 +73,7 @@ def typed_into_zsh(folder, keys):
     if not child:
         os.chdir(folder)
         os.execvpe("zsh", ["zsh", "-i"], {**os.environ, "ZDOTDIR": str(folder), "TERM": "dumb", "COLUMNS": "200"})
-    shown, sent, quiet = "", False, time.monotonic() + 60
+    shown, sent, quiet = "", False, time.monotonic() + 3600
     while time.monotonic() < quiet:
         if select.select([terminal], [], [], 0.1)[0]:
             try:

@@ -28,7 +28,7 @@ from stalerow.simulator.campaign.executors import InProcess
 from stalerow.simulator.campaign.fuzz import Campaign
 from stalerow.simulator.campaign.trials import do
 
-LIMIT_S = 60
+LIMIT_S = 1800
 EVIL = "open('ran', 'w').write('x')\n"
 
 

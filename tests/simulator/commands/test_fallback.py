@@ -27,7 +27,6 @@ def stalerow(tmp_path: Path, *arguments: str) -> subprocess.CompletedProcess[str
         cwd=tmp_path,
         capture_output=True,
         text=True,
-        timeout=300,
     )
 
 

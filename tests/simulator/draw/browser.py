@@ -75,7 +75,7 @@ def chromium(width: int = 1280, height: int = 900, dark: bool = False) -> Iterat
             # A window cannot be made as narrow as a phone; its page can.
             metrics = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": width < 500}
             session.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
-            session.set_script_timeout(60)
+            session.set_script_timeout(1800)
             yield session
         finally:
             session.quit()

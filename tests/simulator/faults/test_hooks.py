@@ -17,9 +17,9 @@ from stalerow.simulator.faults.combine import Faults
 from stalerow.simulator.faults.hooks import WRAPS, Asked, overridden
 from stalerow.simulator.rank.policy import RankPolicy
 from stalerow.simulator.run.outcome import run
-from stalerow.simulator.run.subject import _faults
 from stalerow.simulator.schedule.file import to_json
 from stalerow.simulator.schedule.generate import from_seed
+from stalerow.simulator.subject.subject import _faults
 
 REQ_IDX = kernel_set("reference:req-idx")
 README = Path(__file__).parents[3] / "scenarios" / "README.md"

@@ -121,7 +121,7 @@ def session(folder, shared, most):
     env = {**os.environ, "STALEROW_DATABASE": str(shared)}
     env.pop("GITHUB_TOKEN", None)
     done = subprocess.run(
-        [sys.executable, "session.py"], cwd=folder, env=env, capture_output=True, text=True, timeout=200
+        [sys.executable, "session.py"], cwd=folder, env=env, capture_output=True, text=True
     )
     assert done.returncode == 0, done.stderr
     ran, fails = done.stdout.split()[-2:]
