@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 STALEROW = str(Path(sys.executable).with_name("stalerow"))
-WAIT_S = 120.0
+WAIT_S = 3600.0
 
 
 def session(
