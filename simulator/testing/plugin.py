@@ -189,7 +189,7 @@ def _total(config: pytest.Config) -> Any:
 
 
 def _untested(config: pytest.Config, total: Any) -> tuple[list[str], bool]:
-    """What the faults of --stalerow-fault were not asked in this session, in words, and whether that is everything."""
+    """What the faults of --stalerow-fault were not asked, in words, and whether that is everything."""
     faults = tuple(config.getoption("--stalerow-fault"))
     if faults not in total.uses:
         return [], False
