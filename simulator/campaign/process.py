@@ -12,9 +12,9 @@ import tempfile
 import threading
 import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from multiprocessing import get_context, parent_process
+from multiprocessing import get_context, parent_process, resource_tracker
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
@@ -53,7 +53,8 @@ class Worker:
         self.note = note
         self.stack = _scratch()
         self.process = context.Process(target=_serve, args=(work, other, note, self.stack), daemon=True)
-        self.process.start()
+        with _uninterrupted():
+            self.process.start()
         other.close()
         self.at: tuple[int, Any] | None = None
         self.began: float | None = None
@@ -112,9 +113,21 @@ class Worker:
             self.note.unlink(missing_ok=True)
 
 
+@contextlib.contextmanager
+def _uninterrupted() -> Iterator[None]:
+    """Ctrl-C waits: a process that is started now is born deaf to it, and stays so until it ignores it for good."""
+    resource_tracker.getfd()  # started by the first process otherwise, which would end the waiting
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
 def _serve(work: Callable[[Any], Any], pipe: Connection, note: Path | None, stack: Path | None) -> None:
     """The worker's loop; ends when the parent's end of the pipe is gone. Ctrl-C is the parent's to handle."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGINT])
     with contextlib.suppress(OSError):
         if stack is not None:
             faulthandler.register(STACK_SIGNAL, stack.open("w"), all_threads=False)

@@ -62,6 +62,14 @@ OWN_ERRORS = (
 
 def main(argv: Sequence[str] | None = None, commands: Mapping[str, Command] = COMMANDS) -> int:
     """Run one of `commands`, named by the first argument. Returns the exit code."""
+    try:
+        return _main(argv, commands)
+    except KeyboardInterrupt:  # before the command had begun: what it needs takes a while to be imported
+        _say("interrupted")
+        return INTERRUPTED
+
+
+def _main(argv: Sequence[str] | None, commands: Mapping[str, Command]) -> int:
     arguments = list(sys.argv[1:] if argv is None else argv)
     parser = _top_parser(commands)
     if not arguments or arguments[0] not in commands:
