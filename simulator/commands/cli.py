@@ -162,6 +162,9 @@ def _guarded(module, args: argparse.Namespace) -> int:
     try:
         code = _told(module, args)
         sys.stdout.flush()
+    except KeyboardInterrupt:  # before the command began, or after it had answered
+        _say("interrupted")
+        return INTERRUPTED
     except BrokenPipeError:
         # Whoever read has gone before the end: nothing can be said to be clean.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

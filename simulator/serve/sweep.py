@@ -7,13 +7,11 @@ order of the table, whatever finishes first.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
-from concurrent.futures.process import BrokenProcessPool
-from multiprocessing import get_context
 from typing import TypeVar
 
 import msgspec
 
+from stalerow.simulator.campaign.workers import Workers
 from stalerow.simulator.errors import InternalError
 from stalerow.simulator.serve.acceptance import Acceptance
 from stalerow.simulator.serve.costs import Costs
@@ -65,18 +63,17 @@ def run_jobs(
     # The longest runs first: most ranks, and kernels that may lose drafts.
     order = sorted(range(len(jobs)), key=lambda i: -_weight(jobs[i]))
     found: dict[int, T] = {}
-    with ProcessPoolExecutor(min(workers, len(jobs)), mp_context=get_context("spawn")) as pool:
-        waiting = {pool.submit(work, jobs[i]): i for i in order}
-        try:
-            for future in as_completed(waiting):
-                found[waiting[future]] = future.result()
+    with Workers(min(workers, len(jobs)), work) as processes:
+        tickets = {processes.submit(jobs[i]): i for i in order}
+        while processes.running:
+            for ended in processes.wait():
+                if ended.died:
+                    why = f"a worker process {ended.died}, twice, most likely of a wild copy"
+                    raise InternalError(f"{why}; run with --jobs 1 to see it")
+                if ended.error is not None:
+                    raise ended.error
+                found[tickets[ended.ticket]] = ended.value
                 done()
-        except BrokenProcessPool:
-            raise InternalError(
-                "a worker process died, most likely of a wild copy; run with --jobs 1 to see it"
-            ) from None
-        finally:
-            pool.shutdown(wait=False, cancel_futures=True)
     return [found[i] for i in range(len(jobs))]
 
 
