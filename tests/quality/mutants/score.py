@@ -134,7 +134,8 @@ def score(
         def one(mutant: Mutant | None) -> Verdict:
             copy = copies.get()
             try:
-                return copy.verdict(mutant, seeds) if tests_first and mutant else copy.trial(mutant, seeds)
+                asked = tests_first and mutant is not None and mutant.trial != "tests"
+                return copy.verdict(mutant, seeds) if mutant and asked else copy.trial(mutant, seeds)
             finally:
                 copies.put(copy)
 
@@ -205,9 +206,10 @@ def main() -> int:
     mutants = [m for m in MUTANTS if any(text in m.name for text in args.only)]
     if args.unmeasured:
         mutants = [m for m in mutants if f"`{m.name.split(': ', 1)[1]}`" not in known]
-    if asked := [*dict.fromkeys(file for m in mutants for file in m.tests)]:
-        with tempfile.TemporaryDirectory() as folder:
-            if failed := Copy(Path(folder)).passes(asked):
+    with tempfile.TemporaryDirectory() as folder:
+        untouched = Copy(Path(folder))
+        for file in dict.fromkeys(file for m in mutants for file in m.tests):
+            if failed := untouched.passes([file]):
                 print(f"the package itself does not pass {failed}")
                 return 1
     for trial in dict.fromkeys(m.trial for m in mutants if m.trial != "tests"):

@@ -73,7 +73,7 @@ def test_tests_that_know_a_file_are_asked_before_the_trial(monkeypatch: pytest.M
     caught, name = _named(f"{file}: deque"), "class DeferredRing:"
     harmless = score.UNCHANGED._replace(file=file, old=name, new=name)
     first, second = score.score([caught, harmless], seeds=2, jobs=1, tests_first=True)
-    assert (first.caught, first.how.partition("::")[0]) == (True, "caught tests/simulator/rank/test_ring.py")
+    assert (first.caught, first.how.partition("::")[0]) == (True, "caught test_ring.py")
     assert (second.caught, second.how) == (False, "survived 2")
 
 
