@@ -6,9 +6,11 @@ remedy. Nothing here knows what the data means.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
+import stat
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -29,14 +31,20 @@ def read_data(path: str | os.PathLike[str], wanted: str) -> Any:
     """
     path = Path(path)
     try:
-        size = path.stat().st_size
-        if size > LARGEST:
-            raise UsageError(f"{path}: {size:,} bytes, more than the {LARGEST:,} that are read: give {wanted}")
-        raw = path.read_bytes()
+        raw = read_bounded(path)
     except (OSError, ValueError) as error:
         why = error.strerror if isinstance(error, OSError) else error
         raise UsageError(f"{path}: cannot be read ({why}): give {wanted}") from None
     return parse_data(raw, str(path), toml=path.suffix.lower() == ".toml")
+
+
+def read_bounded(path: str | os.PathLike[str]) -> bytes:
+    """All that a file holds. ValueError if that is more than `LARGEST` bytes, which a device's may be without end."""
+    with open(path, "rb") as file:
+        data = file.read(LARGEST + 1)
+    if len(data) > LARGEST:
+        raise ValueError(f"more than the {LARGEST:,} bytes that are read")
+    return data
 
 
 def parse_data(raw: bytes, source: str, toml: bool = False) -> Any:
@@ -84,11 +92,19 @@ def _constant(name: str) -> Any:
 
 
 def write_beside(path: str | os.PathLike[str], data: bytes) -> None:
-    """Write a file so that a crash leaves the old one or the new one, never a broken one."""
+    """Write a file so that a crash leaves the old one or the new one, never a broken one.
+
+    A link keeps leading to it. A device, a pipe and what is standard output are added to: their names stay theirs.
+    """
     path = Path(path)
     if "\0" in str(path):
         raise UsageError(f"{str(path)!r}: no file can have this name: choose another")
     path.parent.mkdir(parents=True, exist_ok=True)
+    if _is_stream(path):
+        with open(path, "ab") as file:
+            file.write(data)
+        return
+    path = path.resolve()
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
         with open(temporary, "wb") as file:
@@ -98,6 +114,20 @@ def write_beside(path: str | os.PathLike[str], data: bytes) -> None:
         os.replace(temporary, path)
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def _is_stream(path: Path) -> bool:
+    """Whether there is something at `path` that no file may be put in place of."""
+    try:
+        there = path.stat()
+    except OSError:
+        return False
+    ours = []
+    for descriptor in (1, 2):
+        with contextlib.suppress(OSError):
+            ours.append(os.fstat(descriptor))
+    regular = stat.S_ISREG(there.st_mode) or stat.S_ISDIR(there.st_mode)
+    return not regular or any(os.path.samestat(there, one) for one in ours)
 
 
 def one_line(error: object) -> str:

@@ -17,7 +17,7 @@ from stalerow.simulator.campaign.findings import Finding, Tally
 from stalerow.simulator.campaign.options import Options
 from stalerow.simulator.campaign.trials import Reduction
 from stalerow.simulator.errors import UsageError
-from stalerow.simulator.files import write_beside
+from stalerow.simulator.files import read_bounded, write_beside
 from stalerow.simulator.schedule.draw import SEEDS, Draw
 from stalerow.simulator.subject.subject import Subject
 
@@ -95,7 +95,7 @@ def load(options: Options) -> Journal:
     """The journal of a campaign with these options. Raises `UsageError` if there is none that can be read."""
     path = file_of(options)
     try:
-        journal = msgspec.json.decode(path.read_bytes(), type=Journal)
+        journal = msgspec.json.decode(read_bounded(path), type=Journal)
     except FileNotFoundError:
         raise UsageError(f"{path}: no campaign with these options to go on with: leave out --resume") from None
     except OSError as error:

@@ -125,10 +125,12 @@ def _tasks(args: argparse.Namespace) -> list[tuple[str, Task | int]]:
 def _saved(path: Path) -> Task:
     import msgspec
 
+    from stalerow.simulator.files import read_bounded
+
     try:
-        data = msgspec.json.decode(path.read_bytes(), type=dict[str, Any])
+        data = msgspec.json.decode(read_bounded(path), type=dict[str, Any])
         config, workload = data["config"], data["workload"]
-    except (OSError, msgspec.MsgspecError, KeyError) as error:
+    except (OSError, msgspec.MsgspecError, KeyError, ValueError) as error:
         raise UsageError(f"{path}: not a saved workload ({error}): give a file that 'conform --live' wrote") from None
     return config, workload
 

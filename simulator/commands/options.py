@@ -6,10 +6,10 @@ import argparse
 import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from stalerow.simulator.errors import UsageError
+from stalerow.simulator.files import read_bounded
 
 if TYPE_CHECKING:
     from stalerow.simulator.conform.engine import ReleasedEngines
@@ -214,9 +214,11 @@ def seed_list(text: str) -> Sequence[int]:
     parts, where = text.split(","), ""
     if not re.fullmatch(r"[0-9:,]+", text):
         try:
-            lines = Path(text).read_text(encoding="utf-8").splitlines()
+            lines = read_bounded(text).decode("utf-8").splitlines()
+        except UnicodeDecodeError:
+            raise argparse.ArgumentTypeError(f"{shown(text)} is no file of seeds: not text") from None
         except (OSError, ValueError) as error:
-            why = error.strerror if isinstance(error, OSError) else "not text"
+            why = error.strerror if isinstance(error, OSError) else error
             raise argparse.ArgumentTypeError(
                 f"{shown(text)} is neither seeds (A:B, or a list as 3,7,9:40) nor a file of them ({why})"
             ) from None

@@ -16,7 +16,7 @@ from stalerow.simulator.explore.bounds import Bounds, complete
 from stalerow.simulator.explore.orders import Counts, Reduction
 from stalerow.simulator.explore.search import Failing, Lease, Searched, Signature, keep
 from stalerow.simulator.faults.hooks import together
-from stalerow.simulator.files import write_beside
+from stalerow.simulator.files import read_bounded, write_beside
 from stalerow.simulator.run.outcome import FaultUse
 from stalerow.simulator.subject.subject import Subject
 
@@ -148,7 +148,7 @@ def load(path: Path) -> Progress:
 def read(path: Path, kind: type[Kept]) -> Kept:
     """The file of a search of this kind. Raises `UsageError` for anything else."""
     try:
-        return msgspec.json.decode(path.read_bytes(), type=kind)
+        return msgspec.json.decode(read_bounded(path), type=kind)
     except OSError as error:
         raise UsageError(f"{path}: cannot be read ({error.strerror}): give the file of an earlier search") from None
     except (msgspec.MsgspecError, ValueError) as error:

@@ -9,11 +9,11 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from math import log
-from pathlib import Path
 
 import msgspec
 
 from stalerow.simulator.errors import UsageError
+from stalerow.simulator.files import read_bounded
 from stalerow.simulator.schedule.choosers.seeded import SeededChooser
 
 RESOLUTION = 1 << 24
@@ -120,8 +120,8 @@ def read_requests(
     `UsageError` naming the line.
     """
     try:
-        lines = Path(path).read_text().splitlines()
-    except (OSError, UnicodeDecodeError) as error:
+        lines = read_bounded(path).decode("utf-8").splitlines()
+    except (OSError, ValueError) as error:
         raise UsageError(f"{path}: cannot be read ({error}): give a file of JSON lines") from None
     made: list[ServeRequest] = []
     for number, text in enumerate(lines, 1):
