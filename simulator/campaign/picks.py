@@ -52,11 +52,14 @@ class _Found(Exception):
 
 
 def _recorded(draw: Draw) -> tuple[RecordingChooser, int | None]:
-    """The picks that make the draw's schedule, and what is left of its pp: a size on offer becomes a pick."""
+    """The picks that make the draw's schedule, and what is left of its pp: a size on offer becomes a pick.
+
+    One rank that was asked for stays: the generator's own smallest has two.
+    """
     pp, runner = draw.pp, draw.runner
     recording = RecordingChooser(chooser_of(draw))
     made = generate(recording, pp, runner)
-    if pp in PP_SIZES:
+    if pp != 1 and pp in PP_SIZES:
         size = PP_SIZES.index(pp)
         choices = [size if p.label == "pp" else p.choice for p in recording.picks]
         as_pick = RecordingChooser(RecordedChooser(choices))

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from stalerow.scenarios.program import main
 from stalerow.simulator.campaign import failures
-from stalerow.simulator.commands.cli import main
 from stalerow.simulator.schedule.file import to_json
 from stalerow.simulator.schedule.generate import from_seed
 
