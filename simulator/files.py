@@ -21,6 +21,8 @@ LARGEST = 64 << 20
 """Bytes of the largest data file that is read: recorded runs unpacked are a tenth of it."""
 
 
+_FOREIGN = re.compile(r"(?:contains unknown field|Invalid enum value) [`'](\w+)[`'](?: - at `\$\.?([^`]*)`)?")
+
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
 
@@ -61,6 +63,12 @@ def parse_data(raw: bytes, source: str, toml: bool = False) -> Any:
     except ValueError as error:  # also of integers with thousands of digits
         kind = "TOML" if toml else "JSON"
         raise UsageError(f"{source}: not valid {kind}: {one_line(error)}") from None
+
+
+def not_modelled(error: Exception) -> str:
+    """What a file names that its type does not know, and where, from the error of validating it; "" if nothing is."""
+    found = _FOREIGN.search(str(error))
+    return f"{found[1]} ({found[2] or 'at its top'})" if found else ""
 
 
 def _refuse_escapes(value: Any) -> None:

@@ -165,6 +165,7 @@ class Run:
         record["waiting"] = [request.request_id for request in self.scheduler.waiting]
         record["sched_blocks"] = self.block_lists()
         record["free_blocks"] = self.scheduler.kv_cache_manager.block_pool.get_num_free_blocks()
+        record |= {"skip_drafts": output.skip_drafts} if hasattr(output, "skip_drafts") else {}
         record["deferred_frees"] = len(self.scheduler.deferred_frees)
         return counts
 
@@ -202,8 +203,7 @@ class Run:
     def update(self) -> None:
         aborted = self.abort(self.step, "pre_update")
         output, counts, step = self.queue.popleft()
-        live = self.scheduler.requests
-        order = list(output.num_scheduled_tokens)
+        live, order = self.scheduler.requests, list(output.num_scheduled_tokens)
         before = {key: counters(live[key]) for key in order if key in live}
         result = self.released.runner_output(order, [self.sample(key, counts[key]) for key in order])
         produced = self.scheduler.update_from_output(output, result)

@@ -54,6 +54,8 @@ DEFAULTS = {
     "long_prefill_token_threshold_adaptive": False,
     "max_num_active_seqs": None,
     "prefill_schedule_interval": 1,
+    "cache_aware_admission_window": 0,
+    "cache_aware_admission_threshold": 0.5,
     "reserve_full_isl": True,
     "watermark": 0.0,
     "policy": "fcfs",

@@ -92,7 +92,12 @@ class Released:
             prefix_cache_retention_interval=o["retention_interval"],
             enable_mamba_shared_prefix_checkpoint=o["shared_prefix_ckpt"],
         )
+        # Older releases have no such options, and our engine leaves them alone under their rules.
+        named = ("cache_aware_admission_window", "cache_aware_admission_threshold")
+        known = inspect.signature(c.SchedulerConfig).parameters
+        newer = {name: o[name] for name in named if name in known}
         scheduler = c.SchedulerConfig(
+            **newer,
             max_num_seqs=o["max_num_seqs"],
             max_num_batched_tokens=o["max_num_batched_tokens"],
             max_model_len=o["max_model_len"],

@@ -72,6 +72,8 @@ def released_options(config: EngineConfig) -> dict[str, Any]:
         "long_prefill_token_threshold_adaptive": config.long_prefill_token_threshold_adaptive,
         "max_num_active_seqs": config.max_num_active_seqs,
         "prefill_schedule_interval": config.prefill_schedule_interval,
+        "cache_aware_admission_window": config.cache_aware_admission_window,
+        "cache_aware_admission_threshold": config.cache_aware_admission_threshold,
         "reserve_full_isl": config.reserve_full_isl,
         "watermark": config.watermark,
         "policy": config.policy,

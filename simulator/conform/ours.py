@@ -132,6 +132,7 @@ class OurRun:
             copies=list(step.copies),
             aborts_before_schedule=aborted,
             resets_before_schedule=resets,
+            skip_drafts=step.skip_drafts,
         )
 
     def _rows(self, step: Step, before: Mapping[str, tuple[int, int]]) -> list[ScheduledRecord]:

@@ -7,7 +7,6 @@ process have the same shape). Field names are the recorder's.
 from __future__ import annotations
 
 import gzip
-import re
 import zlib
 from pathlib import Path
 from typing import Any, Literal
@@ -17,11 +16,9 @@ import msgspec
 from stalerow.simulator.engine import EngineConfig, GroupConfig
 from stalerow.simulator.engine.config import Drafter, DraftRanges
 from stalerow.simulator.engine.request import RequestOptions
-from stalerow.simulator.files import LARGEST
+from stalerow.simulator.files import LARGEST, not_modelled
 
 BlockIds = list[list[int]]
-
-_UNKNOWN = re.compile(r"contains unknown field `(\w+)` - at `\$\.?([^`]*)`")
 
 
 class TraceConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -44,6 +41,8 @@ class TraceConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     long_prefill_token_threshold_adaptive: bool = False
     max_num_active_seqs: int | None = None
     prefill_schedule_interval: int = 1
+    cache_aware_admission_window: int = 0
+    cache_aware_admission_threshold: float = 0.5
     reserve_full_isl: bool | None = None
     watermark: float | None = None
     shared_prefix_ckpt: bool = False
@@ -135,6 +134,8 @@ class Meta(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             long_prefill_token_threshold_adaptive=c.long_prefill_token_threshold_adaptive,
             max_num_active_seqs=c.max_num_active_seqs,
             prefill_schedule_interval=c.prefill_schedule_interval,
+            cache_aware_admission_window=c.cache_aware_admission_window,
+            cache_aware_admission_threshold=c.cache_aware_admission_threshold,
             reserve_full_isl=self.scheduler_reserve_full_isl,
             watermark=c.watermark or 0.0,
             policy=c.policy,
@@ -225,7 +226,7 @@ class CachedRecord(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class ScheduleRecord(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """One call of schedule()."""
+    """One call of schedule(). `skip_drafts` is there only where the release says so and the recorder wrote it down."""
 
     step: int
     inflight_before: list[int]
@@ -244,6 +245,7 @@ class ScheduleRecord(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     copies: list[tuple[int, int]] = []
     aborts_before_schedule: list[str] = []
     resets_before_schedule: list[bool] = []
+    skip_drafts: bool | msgspec.UnsetType = msgspec.UNSET
 
 
 Counters = tuple[int, int, int, str]
@@ -306,8 +308,6 @@ def load_trace(path: str | Path) -> Trace:
     except (msgspec.MsgspecError, OSError, EOFError, zlib.error, UnicodeDecodeError, RecursionError) as error:
         if isinstance(error, OSError) and error.errno is not None:
             raise
-        if unknown := _UNKNOWN.search(str(error)):
-            raise ValueError(
-                f"{path}: recorded with {unknown[1]} ({unknown[2]}), which is not modelled; record the run without it"
-            ) from error
+        if foreign := not_modelled(error):
+            raise ValueError(f"{path}: recorded with {foreign}, which is not modelled; record without it") from error
         raise ValueError(f"{path}: expected a recorded scheduler run ({error}); record it again") from error

@@ -28,7 +28,7 @@ def step_record(
         for row in record["scheduled"]:
             for name in SCHEDULER_ONLY:
                 del row[name]
-        return {name: record[name] for name in FIELDS + BLOCK_FIELDS}
+        return {name: record[name] for name in (*FIELDS, *BLOCK_FIELDS, "skip_drafts") if name in record}
     counts = sampled or {}
     return {
         "step": step.number,
@@ -69,6 +69,7 @@ def step_record(
         "zero": list(step.zero),
         "copies": [list(pair) for pair in step.copies],
         "sched_blocks": {key: _lists(lists) for key, lists in step.block_lists.items()},
+        "skip_drafts": step.skip_drafts,
     }
 
 
@@ -106,6 +107,7 @@ def to_step(
         block_lists={key: _tuples(lists) for key, lists in record.sched_blocks.items()},
         hashed=hashed,
         num_free_blocks=record.free_blocks,
+        skip_drafts=record.skip_drafts is True,
     )
 
 

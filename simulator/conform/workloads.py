@@ -39,6 +39,8 @@ def _limits(seed: int, options: dict[str, Any]) -> None:
     options["drafts_per_batch_size"] = [(1, alone, drafts), (alone + 1, 64, fewer)] if ranged else []
     options["drafter"] = "ngram" if drafts and _own(seed, "drafter").random() < 0.15 else "mtp"
     options["prefill_schedule_interval"] = _own(seed, "prefill interval").choice((1,) * 8 + (2, 4))
+    options["cache_aware_admission_window"] = _own(seed, "cache-aware window").choice((0,) * 6 + (2, 4, 16))
+    options["cache_aware_admission_threshold"] = _own(seed, "cache-aware threshold").choice((0.5, 0.5, 0.0, 0.2))
     options["policy"] = "priority" if _own(seed, "policy").random() < 0.2 else "fcfs"
     inside = options["n_gdn"] > 0 and _own(seed, "prefill checkpoints").random() < 0.35
     unit = options["prefix_match_unit"] or min(options["block_size"], options["attention_block_size"])

@@ -5,6 +5,8 @@ Called by `Scheduler.schedule` after the running requests, unless one of them wa
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from itertools import islice
 from typing import Protocol
 
 from stalerow.simulator.engine.cache import KVCache
@@ -36,8 +38,9 @@ class Admitting(Protocol):
 class Admission:
     """Admits waiting requests in order while tokens, slots and blocks last."""
 
-    def __init__(self, scheduler: Admitting) -> None:
+    def __init__(self, scheduler: Admitting, window: int = 0) -> None:
         self._scheduler = scheduler
+        self._window = window if scheduler.config.policy == "fcfs" and scheduler.config.enable_prefix_caching else 0
 
     def admit(self, draft: StepDraft, hold: bool) -> None:
         """Move requests from the queue to the running list; the first that does not fit ends the pass.
@@ -47,6 +50,8 @@ class Admission:
         """
         scheduler = self._scheduler
         queue = scheduler.waiting
+        if self._window and not hold:
+            self._cached_first()
         skipped: list[Request] = []
         threshold = scheduler.chunk_threshold()
         most = scheduler.config.max_num_active_seqs or scheduler.config.max_num_seqs
@@ -58,6 +63,22 @@ class Admission:
             elif not self._admit(request, draft, threshold, hold):
                 break
         queue.put_back(skipped)
+
+    def _cached_first(self) -> None:
+        """Let requests with more of their prefix cached go before others that merely wait, within the window.
+
+        Requests that have run keep their places, and nobody moves past them.
+        """
+        scheduler = self._scheduler
+        if scheduler.cache.pool.usage < scheduler.config.cache_aware_admission_threshold:
+            return
+        head = list(islice(scheduler.waiting, self._window))
+        places = [i for i, r in enumerate(head) if r.status is Status.WAITING and not r.num_computed_tokens]
+        if len(places) < 2:
+            return
+        cached = {i: scheduler.cache.longest_hit(head[i]).num_tokens for i in places}
+        order = scheduler.policies.hits.admission_order(cached)
+        scheduler.waiting.reorder(_placed(head, places, order))
 
     def _admit(self, request: Request, draft: StepDraft, threshold: int, hold: bool) -> bool:
         scheduler = self._scheduler
@@ -117,3 +138,11 @@ class Admission:
             and (bool(draft.cached) or start > 0)
             and start + 1 + num_drafts + 1 <= scheduler.config.max_model_len
         )
+
+
+def _placed(head: Sequence[Request], places: Sequence[int], order: Sequence[int]) -> list[Request]:
+    """`head` with the requests at `places` in the given order of places."""
+    made = list(head)
+    for place, source in zip(places, order):
+        made[place] = head[source]
+    return made

@@ -44,6 +44,11 @@ class BlockPool:
         return len(self._free)
 
     @property
+    def usage(self) -> float:
+        """Share of the blocks, the null block left out, that are not free."""
+        return 1.0 - len(self._free) / (self.num_blocks - 1)
+
+    @property
     def free_queue(self) -> tuple[int, ...]:
         """Free block ids, next to be handed out first."""
         return tuple(self._free)

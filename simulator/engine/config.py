@@ -54,7 +54,9 @@ class EngineConfig:
     An "ngram" `drafter` looks drafts up in the request's tokens: it has no layers, so no slots and no KV of its
     own. `num_speculative_tokens_per_batch_size` has (first, last, drafts) for ranges of rows in a step, whose
     requests then draft that many. `prefill_schedule_interval` lets decodes run alone for that many steps after one
-    with prefill (from 0.33 on).
+    with prefill (from 0.33 on). Among the first `cache_aware_admission_window` waiting requests (from 0.34 on, "fcfs"
+    only, 0: off) those with the longest prefix in the cache are admitted first, as soon as
+    `cache_aware_admission_threshold` of the pool is in use.
     `model_runner` 1 has no deferred ring; with pipeline parallelism it needs `async_scheduling=False`.
     """
 
@@ -74,6 +76,8 @@ class EngineConfig:
     long_prefill_token_threshold_adaptive: bool = False
     max_num_active_seqs: int | None = None
     prefill_schedule_interval: int = 1
+    cache_aware_admission_window: int = 0
+    cache_aware_admission_threshold: float = 0.5
     async_scheduling: bool = True
     model_runner: Literal[1, 2] = 2
     enable_prefix_caching: bool = True
@@ -101,7 +105,7 @@ class EngineConfig:
         for name in ("pipeline_parallel_size", "max_num_seqs", "max_num_batched_tokens", "num_blocks"):
             _positive(name, getattr(self, name), "raise it")
         _positive("prefill_schedule_interval", self.prefill_schedule_interval, "use 1 to switch it off")
-        for name in ("num_speculative_tokens", "long_prefill_token_threshold"):
+        for name in ("num_speculative_tokens", "long_prefill_token_threshold", "cache_aware_admission_window"):
             if getattr(self, name) < 0:
                 raise misfit(f"{name} {getattr(self, name)}", "0 or more", "use 0 to switch it off")
         active = self.max_num_active_seqs
@@ -124,6 +128,9 @@ class EngineConfig:
         check_draft_ranges(self.num_speculative_tokens_per_batch_size)
         if not 0.0 <= self.watermark < 1.0:
             raise misfit(f"watermark {self.watermark}", "a fraction in [0, 1)", "use 0 to switch it off")
+        share = self.cache_aware_admission_threshold
+        if not 0.0 <= share <= 1.0:
+            raise misfit(f"cache_aware_admission_threshold {share}", "a fraction in [0, 1]", "use 0.5, the default")
 
     def _check_groups(self) -> None:
         if not self.groups:

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 
 import msgspec
 
+from stalerow.simulator.engine.policies import DraftPolicy
 from stalerow.simulator.engine.request import Request
 from stalerow.simulator.engine.step import BlockLists, CachedRequest, NewRequest, ScheduledRow
 
@@ -24,12 +25,26 @@ class Scheduled(msgspec.Struct, eq=False):
 
 
 class StepDraft:
-    """Rows in scheduling order, admissions and appended blocks; `budget` is in tokens."""
+    """Rows in scheduling order, admissions and appended blocks; `budget` is in tokens.
 
-    __slots__ = ("admitted_prefill", "budget", "cached", "new", "scheduled", "scheduled_prefill")
+    `uses_drafts`: some request that was granted tokens can use drafts proposed after the step, were it preempted since.
+    """
 
-    def __init__(self, budget: int) -> None:
+    __slots__ = (
+        "_policy",
+        "admitted_prefill",
+        "budget",
+        "cached",
+        "new",
+        "scheduled",
+        "scheduled_prefill",
+        "uses_drafts",
+    )
+
+    def __init__(self, budget: int, policy: DraftPolicy) -> None:
         self.budget = budget
+        self._policy = policy
+        self.uses_drafts = False
         self.scheduled: list[Scheduled] = []
         self.new: list[NewRequest] = []
         self.cached: list[CachedRequest] = []
@@ -72,6 +87,7 @@ class StepDraft:
     def _grant(self, request: Request, num_tokens: int, num_drafts: int) -> None:
         self.scheduled.append(Scheduled(request, num_tokens, num_drafts, request.num_computed_tokens))
         self.budget -= num_tokens
+        self.uses_drafts = self.uses_drafts or not self._policy.unused(request, num_tokens)
 
     def admitted(self, in_admission_order: bool) -> tuple[NewRequest, ...]:
         """The admissions in the order in which ranks take them: as admitted, or resumed ones last."""

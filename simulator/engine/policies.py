@@ -8,7 +8,7 @@ value.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING
 
@@ -114,6 +114,10 @@ class HitPolicy(Decision):
     def too_fresh(self, prefix: int | None, cached_this_step: Collection[int | None]) -> bool:
         """Whether a recurrent state may not be hit yet: one cached in this very schedule is not computed."""
         return prefix in cached_this_step
+
+    def admission_order(self, cached: Mapping[int, int]) -> list[int]:
+        """Places in the queue, those with most tokens cached (`cached`, by place) first, arrival deciding ties."""
+        return sorted(cached, key=lambda place: (-cached[place], place))
 
     def agreed(self, candidate: int, found: int, recurrent: bool) -> int:
         """Tokens that all groups looked up so far can serve: `found` is what the last ones have of `candidate`."""
@@ -231,6 +235,17 @@ class DraftPolicy(Decision):
         """Whether an admission padded to a decode's width stays padded though the chunk threshold has cut it: the
         engine's assertion fails then, as that of models without recurrent groups does."""
         return False
+
+    def unused(self, request: Request, num_tokens: int) -> bool:
+        """Whether drafts proposed after a step of `num_tokens` tokens are sure to go unused.
+
+        It samples nothing, or reaches `max_tokens` even if all drafts in flight are rejected. Asked before the counters
+        advance.
+        """
+        if request.num_computed_tokens + num_tokens < request.num_tokens:
+            return True
+        certain = request.num_output_tokens + 1 + (request.num_output_placeholders > 0)
+        return certain >= request.max_tokens
 
     def lookahead_tokens(self, config: EngineConfig) -> int:
         """Attention slots to reserve past a step's tokens, for the KV that the drafter's own layers write."""

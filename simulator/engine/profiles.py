@@ -32,6 +32,8 @@ class Profile:
     holds_prefill_locally: `prefill_schedule_interval` acts in an engine without data parallelism too (0.33).
     stages_table_contents: block ids for the ranks' tables go through host-shared staging buffers too (0.34); before,
         they were copied in stream order.
+    skips_unused_drafts: a step says that nobody can use drafts proposed after it (0.33); the runner proposes none then.
+    admits_cached_first: `cache_aware_admission_window` exists (0.34).
     has_runner_v1: the release ships Model Runner V1 (up to 0.33).
     """
 
@@ -46,6 +48,8 @@ class Profile:
     goes_on_after_self_preemption: bool
     holds_prefill_locally: bool
     stages_table_contents: bool
+    skips_unused_drafts: bool
+    admits_cached_first: bool
     has_runner_v1: bool
 
 
@@ -61,6 +65,8 @@ _V032 = Profile(
     goes_on_after_self_preemption=False,
     holds_prefill_locally=False,
     stages_table_contents=False,
+    skips_unused_drafts=False,
+    admits_cached_first=False,
     has_runner_v1=True,
 )
 _V033 = replace(
@@ -73,6 +79,7 @@ _V033 = replace(
     keeps_block_before_junction=True,
     goes_on_after_self_preemption=True,
     holds_prefill_locally=True,
+    skips_unused_drafts=True,
 )
 _V034 = replace(
     _V033,
@@ -80,6 +87,7 @@ _V034 = replace(
     resumes_in_admission_order=True,
     caches_synchronous_outputs=True,
     stages_table_contents=True,
+    admits_cached_first=True,
     has_runner_v1=False,
 )
 _PROFILES = {item.name: item for item in (_V032, _V033, _V034)}

@@ -38,11 +38,14 @@ class Scheduler:
         self.last_step_was_futile = False
         self._profile = profile
         self.hasher = PrefixHasher(self.rules.hash_block_size, self.rules.hash_lookahead)
-        self._admission = Admission(self)
+        self._admission = Admission(self, config.cache_aware_admission_window if profile.admits_cached_first else 0)
         self._finished: set[str] = set()
         self._preempted: set[str] = set()
         self._num_arrived = 0
         self._cadence = PrefillCadence(config.prefill_schedule_interval if profile.holds_prefill_locally else 1)
+        # Drafters without slots of their own have nothing to save by it.
+        drafts = self.policies.drafts.lookahead_tokens(config) > 0 and config.model_runner == 2
+        self._skips_drafts = drafts and profile.skips_unused_drafts
         self.aligns_chunks = config.recurrent_block_size > 0
         self._decode_interval = policies.drafts.decode_interval(config)
 
@@ -86,7 +89,7 @@ class Scheduler:
         self.current_step += 1
         self.policies.at(self.current_step)
         self.cache.start_step()
-        draft = StepDraft(self.config.max_num_batched_tokens)
+        draft = StepDraft(self.config.max_num_batched_tokens, self.policies.drafts)
         hold = self._cadence.holds(self.running)
         num_preempted = len(self._preempted)
         self._schedule_running(draft, hold)
@@ -110,6 +113,7 @@ class Scheduler:
             block_lists=self.cache.block_lists(),
             hashed=self.cache.pool.cached_blocks(),
             num_free_blocks=self.cache.pool.num_free_blocks,
+            skip_drafts=self._skips_drafts and not draft.uses_drafts,
         )
         self.last_step_was_futile = not (
             step.rows

@@ -77,6 +77,7 @@ class Step(msgspec.Struct, frozen=True):
     ids to zero, `copies` are (source, destination) block pairs to copy before the forward. `block_lists` are the
     scheduler's own lists after this schedule (it forgets states that the ranks' append-only rows still show),
     `hashed` every block that carries a prefix hash after it, and `num_free_blocks` counts those that can be handed out.
+    `skip_drafts`: no request of the step can use drafts proposed after it, so the runner proposes none (from 0.33).
     """
 
     number: int
@@ -90,6 +91,7 @@ class Step(msgspec.Struct, frozen=True):
     block_lists: Mapping[str, BlockLists]
     hashed: Mapping[int, CachedBlock]
     num_free_blocks: int
+    skip_drafts: bool = False
 
     @property
     def num_tokens(self) -> int:

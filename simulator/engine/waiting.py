@@ -50,6 +50,11 @@ class WaitingQueue:
         else:
             self._requests[:0] = requests
 
+    def reorder(self, order: Iterable[Request]) -> None:
+        """Put the first requests into another order; `order` has each of them once."""
+        order = list(order)
+        self._requests[: len(order)] = order
+
     def remove(self, request: Request) -> None:
         """Take out a request. ValueError if it is not there."""
         self._requests.remove(request)

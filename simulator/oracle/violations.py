@@ -117,4 +117,6 @@ MARKS: tuple[str, ...] = (
     "reset with requests running",
     "fewer drafts in a larger batch",
     "drafts without lookahead",
+    "drafts skipped",
+    "cached prefix admitted first",
 )

@@ -24,10 +24,12 @@ class Situations:
         self._since: dict[str, int] = {}
         self._prefilling: set[str] = set()
         self._block = schedule.layout.recurrent_block_size
+        self._arrived: dict[str, int] = {}
         self._salts: dict[tuple[int, ...], set[str]] = {}
 
     def arrived(self, request: str) -> None:
         self._unfinished.add(request)
+        self._arrived[request] = len(self._arrived)
 
     def reset(self, done: bool) -> None:
         """The prefix cache was asked to be reset, before the next step."""
@@ -38,6 +40,7 @@ class Situations:
         marks = self._marks
         marks.add("preemption", len(step.preempted))
         marks.add("empty step", not step.rows)
+        marks.add("drafts skipped", step.skip_drafts and len(step.rows) > 0)
         marks.add("mixed batch", len({row.is_final_or_decode for row in step.rows}) > 1)
         self._admissions(step)
         self._held_prefills(step)
@@ -49,6 +52,7 @@ class Situations:
             self._running.discard(request)
         for gone in step.preempted:
             self._marks.add("preemption out of order", any(self._since[r] > self._since[gone] for r in self._running))
+        self._overtaking(step)
         for new in step.new:
             self._running.add(new.request)
             self._since[new.request] = step.number
@@ -57,6 +61,18 @@ class Situations:
         self._marks.add("admission held by max_num_active_seqs", held)
         for new in step.new:
             self._first_block(self._planner.requests[new.request])
+
+    def _overtaking(self, step: Step) -> None:
+        """A request that has never run is admitted before one that came earlier and has never run either."""
+        if not self._limits.cache_aware_admission_window:
+            return
+        waiting = [self._arrived[r] for r in self._unfinished if r not in self._since]
+        for new in step.new:
+            if new.request in self._since:
+                continue
+            place = self._arrived[new.request]
+            waiting.remove(place)
+            self._marks.add("cached prefix admitted first", any(earlier < place for earlier in waiting))
 
     def _held_prefills(self, step: Step) -> None:
         """A prompt that is not computed to its end waits for others' decodes."""

@@ -203,6 +203,8 @@ def _plainer_memory(schedule: Schedule) -> Iterator[dict[str, Any]]:
         "long_prefill_token_threshold_adaptive",
         "max_num_active_seqs",
         "prefill_schedule_interval",
+        "cache_aware_admission_window",
+        "cache_aware_admission_threshold",
         "reserve_full_isl",
         "watermark",
         "shared_prefix_checkpoint",

@@ -37,6 +37,8 @@ def engine_config(schedule: Schedule) -> EngineConfig:
         long_prefill_token_threshold_adaptive=limits.long_prefill_token_threshold_adaptive,
         max_num_active_seqs=limits.max_num_active_seqs,
         prefill_schedule_interval=limits.prefill_schedule_interval,
+        cache_aware_admission_window=limits.cache_aware_admission_window,
+        cache_aware_admission_threshold=limits.cache_aware_admission_threshold,
         reserve_full_isl=limits.reserve_full_isl,
         policy=limits.policy,
         watermark=limits.watermark,

@@ -12,7 +12,7 @@ from typing import Any, get_args
 import msgspec
 
 from stalerow.simulator.errors import UsageError
-from stalerow.simulator.files import one_line, read_data
+from stalerow.simulator.files import not_modelled, one_line, read_data
 from stalerow.simulator.schedule.draw import Draw, Runner
 from stalerow.simulator.schedule.generate import genuine
 from stalerow.simulator.schedule.values import FORMAT, Schedule, validate
@@ -44,6 +44,8 @@ def from_builtins(data: Any, source: str) -> Schedule:
     try:
         schedule = msgspec.convert(data, Schedule, strict=True)
     except (msgspec.ValidationError, ValueError, OverflowError) as error:
+        if foreign := not_modelled(error):
+            raise UsageError(f"{source}: {foreign} is not modelled: leave it out, or correct its name") from None
         raise UsageError(f"{source}: not a schedule: {one_line(error)}") from None
     try:
         return validate(schedule)

@@ -52,7 +52,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     long_prefill_token_threshold_adaptive: the threshold is never below a fair share of the budget. max_num_active_seqs:
     requests that may run at a time, None for max_num_seqs, which sizes the ranks. watermark: fraction of the pool to
     keep free when a request is admitted beside running ones. shared_prefix_checkpoint, drop_draft_block,
-    lookahead_hashes, policy, prefill_schedule_interval: see `EngineConfig`.
+    lookahead_hashes, policy, prefill_schedule_interval, cache_aware_admission_*: see `EngineConfig`.
     """
 
     max_num_seqs: int = 4
@@ -65,6 +65,8 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     long_prefill_token_threshold_adaptive: bool = False
     max_num_active_seqs: int | None = None
     prefill_schedule_interval: int = 1
+    cache_aware_admission_window: int = 0
+    cache_aware_admission_threshold: float = 0.5
     reserve_full_isl: bool = True
     watermark: float = 0.0
     shared_prefix_checkpoint: bool = False
@@ -252,6 +254,7 @@ def _sizes(schedule: Schedule) -> None:
         "limits.max_num_batched_tokens": (limits.max_num_batched_tokens, 1, 1 << 24),
         "limits.max_model_len": (limits.max_model_len, 1, 1 << 24),
         "limits.prefill_schedule_interval": (limits.prefill_schedule_interval, 1, 1 << 14),
+        "limits.cache_aware_admission_window": (limits.cache_aware_admission_window, 0, 1 << 14),
         "limits.staging_depth": (limits.staging_depth, 1, 1 << 14),
         "limits.max_steps": (limits.max_steps, 1, 1 << 24),
     }

@@ -1,7 +1,8 @@
-"""What only some public bugs need from a schedule: groups of different block sizes, and pages packed another way.
+"""What only some bugs need from a schedule: groups of different block sizes, pages packed another way, and prompts of
+one token where chunks are tiny.
 
 The last choices of `generate`; the simple answers leave the schedule as it is. In: a schedule in its simple shape.
-Out: the same requests in a wider layout.
+Out: the same requests in a wider layout, or shorter ones.
 """
 
 from __future__ import annotations
@@ -16,7 +17,10 @@ from stalerow.simulator.schedule.values import Schedule
 
 
 def widen(chooser: Chooser, schedule: Schedule) -> Schedule:
-    """Draw another block size for attention (and with it partial hits) and another packing of states."""
+    """Draw short prompts, another block size for attention (and with it partial hits), another packing of states."""
+    tiny = 0 < schedule.limits.long_prefill_token_threshold <= schedule.pipeline.drafts
+    if tiny and chooser.pick(2, "one-token arrivals"):
+        schedule = _one_token_arrivals(schedule)
     ratio = (0, 0, -2, 2, -4)[chooser.pick(5, "attention block ratio")]
     reverse = chooser.pick(4, "states reversed") == 3
     layout = schedule.layout
@@ -25,6 +29,17 @@ def widen(chooser: Chooser, schedule: Schedule) -> Schedule:
     if ratio == 0:
         return msgspec.structs.replace(schedule, layout=msgspec.structs.replace(layout, groups=groups))
     return _resize(schedule, groups)
+
+
+def _one_token_arrivals(schedule: Schedule) -> Schedule:
+    """All requests but the first have a prompt of one token and come when the first one decodes.
+
+    With tiny chunks a prompt is computed in nearly every step, and no request would ever join decodes alone.
+    """
+    change, (first, *later) = msgspec.structs.replace, schedule.requests
+    first = change(first, prompt_len=min(first.prompt_len, 4), share=None)
+    short = (change(r, prompt_len=1, share=None, arrival=r.arrival + 4) for r in later)
+    return change(schedule, requests=(first, *short))
 
 
 def _size(size: int, ratio: int) -> int:

@@ -160,6 +160,7 @@ class Planner:
         if row.is_final_or_decode:
             accepted = 0
             if row.num_drafts and not prefilling:
+                self._check_proposed(step, progress.last)
                 accepted = min(spec.accepted[progress.verified % len(spec.accepted)], row.num_drafts)
                 progress.verified += 1
                 self.verified.append((request, row.num_drafts))
@@ -184,6 +185,13 @@ class Planner:
         )
         progress.last, progress.fresh = made, False
         return made
+
+    def _check_proposed(self, step: Step, previous: PlanRow | None) -> None:
+        """Drafts are proposed after the request's step before this one, unless that step skips them."""
+        if previous is not None and self.plans[previous.step].step.skip_drafts:
+            raise BrokenRule(
+                f"step {step.number} verifies drafts of {previous.request}, but step {previous.step} had none proposed"
+            )
 
     def hashes(self, row: PlanRow) -> list[int]:
         """Hashes of the row's prefixes of 0..start+num_tokens tokens; drafts to be rejected end in junk hashes."""

@@ -12,7 +12,8 @@ import msgspec
 import pytest
 
 from stalerow.simulator.conform.agreement import conform_trace, conform_traces, trace_agreement
-from stalerow.simulator.conform.trace import Trace, load_trace
+from stalerow.simulator.conform.ours import OurRun
+from stalerow.simulator.conform.trace import ScheduleRecord, Trace, load_trace
 from stalerow.simulator.engine import profile, profile_names
 
 TRACES = Path(__file__).parents[2] / "data" / "traces"
@@ -185,9 +186,17 @@ def rewritten(path: Path, change: Callable[[dict[str, Any]], None], folder: Path
         ),
         (lambda data: data["meta"].update(defer_block_free=True), "blocks kept back at a free"),
         (lambda data: data["meta"].update(versions={}), "versions name nothing, expected 'vllm' among them"),
-        (lambda data: data["meta"]["groups"][0].update(type="SlidingWindowSpec"), "SlidingWindowSpec"),
+        (
+            lambda data: data["meta"]["groups"][0].update(type="SlidingWindowSpec"),
+            r"recorded with SlidingWindowSpec \(meta\.groups\[0\]\.type\), which is not modelled",
+        ),
+        (
+            lambda data: data["meta"]["groups"][0].update(sliding_window=8),
+            r"recorded with sliding_window \(meta\.groups\[0\]\)",
+        ),
+        (lambda data: data["trace"][0].update(grammar=[1]), r"recorded with grammar \(at its top\), which is not"),
     ],
-    ids=["option", "derived", "request", "fence", "versions", "group"],
+    ids=["option", "derived", "request", "fence", "versions", "group", "window", "step"],
 )
 def test_what_is_not_modelled_is_refused_by_name(change, words, tmp_path):
     path = rewritten(FILES[0], change, tmp_path)
@@ -205,3 +214,26 @@ def test_an_unknown_release_is_refused():
     trace.meta.versions["vllm"] = "0.99.0"
     with pytest.raises(ValueError, match=r"profile '0\.99\.0': expected one of"):
         trace_agreement("odd", trace)
+
+
+def with_skips(data: dict[str, Any], wrong: int | None = None) -> None:
+    """What a release from 0.33 on says of drafts, as our engine says it; the one of step `wrong` turned round."""
+    trace = msgspec.convert(data, Trace)
+    returns = {
+        (r.step, row.req): row.will_sample
+        for r in trace.records()
+        if isinstance(r, ScheduleRecord)
+        for row in r.scheduled
+    }
+    ours = OurRun(trace.meta.engine_config(), profile(trace.meta.version), trace.workload, returns)
+    said = {r.step: r.skip_drafts for r in ours.records(trace.meta.config.steps) if isinstance(r, ScheduleRecord)}
+    for item in data["trace"]:
+        if "step" in item:
+            item["skip_drafts"] = said[item["step"]] != (item["step"] == wrong)
+
+
+def test_what_a_release_says_of_unused_drafts_is_compared(tmp_path):
+    recording = next(path for path in FILES if path.name.startswith("v034") and "_K2_" in path.name)
+    assert conform_trace(rewritten(recording, with_skips, tmp_path)).agrees
+    differs = conform_trace(rewritten(recording, lambda data: with_skips(data, wrong=3), tmp_path))
+    assert differs.difference.startswith("schedule of step 3: skip_drafts: recorded")

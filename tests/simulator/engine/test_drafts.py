@@ -3,6 +3,7 @@
 import pytest
 from engine_driver import Driver, engine, hybrid, prompt
 
+from stalerow.simulator.engine import Step
 from stalerow.simulator.engine.policies import DraftPolicy
 
 
@@ -79,3 +80,38 @@ def test_ranges_with_gaps_at_the_start_overlaps_or_no_drafts_are_refused(ranges)
 def test_an_unknown_drafter_is_refused():
     with pytest.raises(ValueError, match="drafter 'oracle': expected 'mtp' or 'ngram'"):
         engine(drafter="oracle")
+
+
+def steps(release: str = "0.34", **options: object) -> list[Step]:
+    core = engine(release, num_speculative_tokens=2, max_num_batched_tokens=16, **options)
+    core.add_request("a", prompt(40, 1), 6)
+    return Driver(core).run().steps
+
+
+@pytest.mark.parametrize("asynchronous", [True, False])
+@pytest.mark.parametrize("ranks", [1, 2])
+def test_no_drafts_are_asked_for_after_a_chunk_and_after_the_last_output(asynchronous, ranks):
+    made = [s for s in steps(async_scheduling=asynchronous, pipeline_parallel_size=ranks) if s.rows]
+    chunks = [s for s in made if not s.rows[0].is_final_or_decode]
+    decodes = [s for s in made if s.rows[0].is_final_or_decode]
+    assert chunks
+    assert all(s.skip_drafts for s in chunks)
+    assert not any(s.skip_drafts for s in decodes[:3])
+    assert decodes[-1].skip_drafts
+
+
+def test_one_request_that_can_use_drafts_is_enough():
+    core = engine("0.34", groups=hybrid(8), num_speculative_tokens=2, max_num_batched_tokens=16)
+    core.add_request("a", prompt(6, 1), 20)
+    core.add_request("b", prompt(60, 2), 20)
+    mixed = [s for s in Driver(core).run().steps if len({r.is_final_or_decode for r in s.rows}) > 1]
+    assert mixed
+    assert not any(s.skip_drafts for s in mixed)
+
+
+def test_only_drafters_with_layers_of_their_own_skip_and_only_from_0_33_on():
+    assert any(s.skip_drafts for s in steps("0.33"))
+    assert not any(s.skip_drafts for s in steps("0.32"))
+    assert not any(s.skip_drafts for s in steps(drafter="ngram"))
+    first_runner = {"model_runner": 1, "async_scheduling": False}
+    assert not any(s.skip_drafts for s in steps("0.33", **first_runner))

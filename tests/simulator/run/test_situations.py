@@ -6,6 +6,7 @@ import pytest
 from stalerow.kernels.sets import kernel_set
 from stalerow.simulator.engine import scheduler
 from stalerow.simulator.engine.hashing import PrefixHasher
+from stalerow.simulator.engine.policies import DraftPolicy, Policies
 from stalerow.simulator.engine.request import PLAIN
 from stalerow.simulator.engine.request import Request as Request_
 from stalerow.simulator.run.outcome import run
@@ -125,3 +126,27 @@ def test_drafts_that_were_looked_up_are_counted():
     made = schedule(request("a", 9, max_tokens=20))
     assert marks(with_pipeline(made, drafter="ngram"))["drafts without lookahead"]
     assert "drafts without lookahead" not in marks(made)
+
+
+def test_a_step_after_which_nobody_needs_drafts_is_counted():
+    assert marks(schedule(request("a", 40), max_num_batched_tokens=16))["drafts skipped"] > 2
+    older = with_pipeline(schedule(request("a", 40), max_num_batched_tokens=16), profile="0.32")
+    assert "drafts skipped" not in marks(older)
+
+
+def test_an_engine_that_verifies_drafts_that_nobody_proposed_breaks_a_rule():
+    class Never(DraftPolicy):
+        def unused(self, request: Request_, num_tokens: int) -> bool:
+            return True
+
+    (found,) = run(schedule(request("a")), REFERENCE, policies=Policies(drafts=Never())).violations
+    assert found.kind == "broken rule"
+    assert "had none proposed" in found.explanation
+
+
+def test_a_cached_prefix_that_goes_first_is_counted():
+    crowd = (request("a", 40, stream=1), request("b", 40, arrival=2, stream=2), request("c", 40, arrival=3, stream=1))
+    warm = {"cache_aware_admission_window": 4, "cache_aware_admission_threshold": 0.0, "max_num_seqs": 1}
+    assert marks(schedule(*crowd, retention_interval=None, **warm))["cached prefix admitted first"] == 1
+    met = marks(schedule(*crowd, retention_interval=None, max_num_seqs=1))
+    assert "cached prefix admitted first" not in met

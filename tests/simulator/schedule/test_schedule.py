@@ -124,3 +124,21 @@ def test_a_failed_write_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.
 def test_generated_schedules_are_valid() -> None:
     for seed in range(100):
         validate(from_seed(seed))
+
+
+@pytest.mark.parametrize(
+    ("place", "name", "words"),
+    [
+        ("limits", "num_prefill_tokens_per_seq", r"num_prefill_tokens_per_seq \(limits\) is not modelled"),
+        ("pipeline", "skip_drafts", r"skip_drafts \(pipeline\) is not modelled: leave it out, or correct"),
+        ("", "lora", r"lora \(at its top\) is not modelled"),
+    ],
+)
+def test_what_is_not_modelled_is_refused_by_name(place: str, name: str, words: str, tmp_path: Path) -> None:
+    data = json.loads(to_json(from_seed(3)))
+    (data[place] if place else data)[name] = 1
+    path = tmp_path / "s.json"
+    path.write_text(json.dumps(data), encoding="utf-8")
+    with pytest.raises(UsageError, match=words) as caught:
+        load(path)
+    assert str(caught.value).startswith(str(path))
