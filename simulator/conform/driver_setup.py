@@ -69,6 +69,8 @@ DEFAULTS = {
     "recurrent_specs": 1,
     "n_gdn": 6,
     "n_fa": 2,
+    "n_swa": 0,
+    "sliding_window": 0,
     "accept_seed": 0,
     "accept_prob": 0.6,
     "steps": 400,

@@ -170,6 +170,16 @@ class Released:
                 prefill_checkpoint_alignment=o["prefill_checkpoint_alignment"],
             )
 
+        def windowed(page: int | None = None) -> Any:
+            return api.interface.SlidingWindowSpec(
+                block_size=attention_size,
+                num_kv_heads=2,
+                head_size=32,
+                dtype=bfloat16,
+                page_size_padded=page,
+                sliding_window=o["sliding_window"],
+            )
+
         page = max(attention().page_size_bytes, recurrent().page_size_bytes)
         if o["groups"]:
             groups = [
@@ -186,6 +196,8 @@ class Released:
             for index in range(o["n_gdn"] // repeats):
                 kind = index % o["recurrent_specs"]
                 layers[f"model.layers.{len(layers)}.linear_attn"] = recurrent(page, kind)
+            for _ in range(o["n_swa"] // repeats):
+                layers[f"model.layers.{len(layers)}.self_attn.attn"] = windowed(page)
             if o["n_fa"]:
                 layers[f"model.layers.{len(layers)}.self_attn.attn"] = attention(page)
         if self.drafts_with_layers:
@@ -257,6 +269,7 @@ class Released:
                     "is_eagle_group": group.is_eagle_group,
                     "block_size": spec.block_size,
                     "spec": specs.index(spec),
+                    "sliding_window": getattr(spec, "sliding_window", None) or 0,
                 }
                 for group, spec in zip(groups, specs)
             ],

@@ -51,6 +51,8 @@ def released_options(config: EngineConfig) -> dict[str, Any]:
     if len(attention) > 1:
         sizes = sorted(attention)
         raise UsageError(f"attention groups with block sizes {sizes}: one size is mapped; make them equal")
+    if any(g.window for g in config.groups):
+        raise UsageError("a sliding-window group: not mapped to an installed scheduler that serves ranks; leave it out")
     if not config.recurrent_block_size:
         raise UsageError("no recurrent group: the installed scheduler is set up as a hybrid model's; add one")
     labels = sorted({g.spec for g in config.groups if g.kind == "recurrent"})

@@ -135,6 +135,7 @@ def _refuse(trace: Trace, name: str) -> None:
             str(r.share[0]).startswith("req:") for r in workload.requests if r.share
         ),
         "prefill checkpoints": trace.meta.config.num_prefill_checkpoint_blocks > 0,
+        "a sliding-window group": any(g.type == "SlidingWindowSpec" for g in trace.meta.groups),
         "no recurrent group": all(g.type != "MambaSpec" for g in trace.meta.groups),
     }
     found = [reason for reason, there in reasons.items() if there]

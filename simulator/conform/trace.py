@@ -60,6 +60,8 @@ class TraceConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     pad_accept: int = 0
     n_gdn: int = 0
     n_fa: int = 0
+    n_swa: int = 0
+    sliding_window: int = 0
     recurrent_specs: int = 1
     marks_draft_group: bool = True
     engine: Literal["batch_queue"] = "batch_queue"
@@ -69,12 +71,13 @@ class TraceConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class TraceGroup(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """One KV-cache group as the released code formed it."""
 
-    type: Literal["MambaSpec", "FullAttentionSpec"]
+    type: Literal["MambaSpec", "FullAttentionSpec", "SlidingWindowSpec"]
     is_eagle_group: bool
     block_size: int
     spec: int = 0
     layers: int | None = None
     num_speculative_blocks: int | None = None
+    sliding_window: int = 0
 
 
 class Meta(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -117,9 +120,13 @@ class Meta(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         kinds: dict[str, Literal["attention", "recurrent"]] = {
             "MambaSpec": "recurrent",
             "FullAttentionSpec": "attention",
+            "SlidingWindowSpec": "attention",
         }
         return EngineConfig(
-            groups=tuple(GroupConfig(kinds[g.type], g.block_size, g.is_eagle_group, g.spec) for g in self.groups),
+            groups=tuple(
+                GroupConfig(kinds[g.type], g.block_size, g.is_eagle_group, g.spec, g.sliding_window)
+                for g in self.groups
+            ),
             num_blocks=c.num_blocks,
             pipeline_parallel_size=c.P,
             num_speculative_tokens=c.K,

@@ -47,6 +47,11 @@ def _limits(seed: int, options: dict[str, Any]) -> None:
     alignment = _own(seed, "checkpoint alignment").choice((1, unit, options["block_size"]))
     options["num_prefill_checkpoint_blocks"] = int(inside)
     options["prefill_checkpoint_alignment"] = alignment if inside else None
+    rng, attention = _own(seed, "sliding window"), options["n_fa"]
+    windows, tokens = attention * rng.choice((1, 1, 2, 3)), rng.choice((1, 2, 5, 8, 9, 16, 17, 30, 60))
+    # Each kind of layer makes groups of its own, whose blocks a small pool does not have.
+    roomy = attention > 0 and options["num_blocks"] >= 40 and rng.random() < 0.4
+    options["n_swa"], options["sliding_window"] = (windows, tokens) if roomy else (0, 0)
     options["long_prefill_token_threshold_adaptive"] = _own(seed, "adaptive threshold").random() < 0.4
 
 

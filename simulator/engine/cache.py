@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
 from stalerow.simulator.engine.block_pool import BlockPool
-from stalerow.simulator.engine.config import EngineConfig
+from stalerow.simulator.engine.config import EngineConfig, GroupConfig
 from stalerow.simulator.engine.hits import Hit, HitSearch
 from stalerow.simulator.engine.managers import AttentionManager, Span
 from stalerow.simulator.engine.policies import Policies
@@ -20,6 +20,7 @@ from stalerow.simulator.engine.request import Request
 from stalerow.simulator.engine.rules import CacheRules
 from stalerow.simulator.engine.step import BlockLists
 from stalerow.simulator.engine.tables import Table
+from stalerow.simulator.engine.window import WindowManager
 
 
 class KVCache:
@@ -33,9 +34,7 @@ class KVCache:
         self.pool = BlockPool(config.num_blocks, self._num_groups, policies.reuse)
         self._search = HitSearch(config, rules, self.pool, policies.hits)
         self.managers = tuple(
-            (RecurrentManager if group.kind == "recurrent" else AttentionManager)(
-                index, config, profile, rules, self.pool, policies
-            )
+            _manager(group)(index, config, profile, rules, self.pool, policies)
             for index, group in enumerate(config.groups)
         )
         for manager in self.managers:
@@ -165,3 +164,9 @@ class KVCache:
             if any(blocks):
                 lists[request_id] = blocks
         return MappingProxyType(lists)
+
+
+def _manager(group: GroupConfig) -> type[RecurrentManager] | type[AttentionManager]:
+    if group.kind == "recurrent":
+        return RecurrentManager
+    return WindowManager if group.window else AttentionManager

@@ -22,19 +22,22 @@ class GroupConfig:
     """One KV-cache group: layers that share a block table.
 
     `block_size` is in tokens. `draft` marks the group that holds the drafter's layers (MTP). Groups of the
-    same kind, block size and `spec` (a label for everything else, such as state shapes) are looked up in the
-    prefix cache as one.
+    same kind, block size, `window` and `spec` (a label for everything else, such as state shapes) are looked up in the
+    prefix cache as one. `window`: tokens that a position of an attention group reads, itself included; 0 is all.
     """
 
     kind: GroupKind
     block_size: int
     draft: bool = False
     spec: int = 0
+    window: int = 0
 
     def __post_init__(self) -> None:
         if self.kind not in ("attention", "recurrent"):
             raise ValueError(f"group kind {self.kind!r}: expected 'attention' or 'recurrent'; name one of them")
         _positive("block_size", self.block_size, "give the group's block size in tokens")
+        if self.window < 0 or (self.window and self.kind == "recurrent"):
+            raise misfit(f"window {self.window} of a group of kind {self.kind}", "0, or tokens of attention", "use 0")
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,13 +7,15 @@ and the managers' find_longest_cache_hit.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Literal, assert_never
 
 import msgspec
 
 from stalerow.simulator.engine.block_pool import NULL_BLOCK, BlockPool
-from stalerow.simulator.engine.config import EngineConfig
+from stalerow.simulator.engine.config import EngineConfig, GroupKind
 from stalerow.simulator.engine.policies import HitPolicy
 from stalerow.simulator.engine.rules import CacheRules
+from stalerow.simulator.engine.window import blocks_for_hit
 
 
 class Hit(msgspec.Struct, frozen=True):
@@ -32,13 +34,19 @@ class _Family(msgspec.Struct, frozen=True):
     """Groups that are looked up together."""
 
     groups: tuple[int, ...]
-    attention: bool
+    kind: Literal["attention", "window", "recurrent"]
     block_size: int
     drops: bool
+    window: int = 0
+
+    @property
+    def attention(self) -> bool:
+        """Whether what it can serve of a prefix it can serve of every shorter one."""
+        return self.kind == "attention"
 
 
 class HitSearch:
-    """Finds hits for one engine; `families` are attention first, then recurrent."""
+    """Finds hits for one engine; `families` are full attention first, then the others."""
 
     def __init__(self, config: EngineConfig, rules: CacheRules, pool: BlockPool, policy: HitPolicy) -> None:
         self._policy = policy
@@ -81,7 +89,7 @@ class HitSearch:
                     dropped.add(index)
                 elif hit < candidate:
                     dropped.clear()
-                candidate = self._policy.agreed(candidate, hit, not family.attention)
+                candidate = self._policy.agreed(candidate, hit, family.kind == "recurrent")
                 found[index] = (blocks, hit)
                 longest = max(longest, hit)
             if candidate >= length or once:
@@ -92,9 +100,9 @@ class HitSearch:
 
     def _search_limit(self, family: _Family, prefixes: Sequence[int], candidate: int, drop: bool) -> int:
         """A family that drops a unit may match one unit past the candidate; recurrent groups never drop."""
-        if not drop or not family.attention:
+        if not drop or family.kind == "recurrent":
             return candidate
-        fine = self._rules.partial_hits and family.block_size > self._rules.hash_block_size
+        fine = family.attention and self._rules.partial_hits and family.block_size > self._rules.hash_block_size
         unit = self._rules.hash_block_size if fine else family.block_size
         return min(candidate + unit, len(prefixes) * self._rules.hash_block_size)
 
@@ -107,9 +115,43 @@ class HitSearch:
         return tuple(by_group)
 
     def _find(self, family: _Family, prefixes: Sequence[int], limit: int, drop: bool) -> tuple[list[list[int]], int]:
-        if family.attention:
-            return self._find_attention(family, prefixes, limit, drop)
-        return self._find_recurrent(family, prefixes, limit)
+        match family.kind:
+            case "attention":
+                return self._find_attention(family, prefixes, limit, drop)
+            case "window":
+                return self._find_window(family, prefixes, limit, drop)
+            case "recurrent":
+                return self._find_recurrent(family, prefixes, limit)
+            case _:
+                assert_never(family.kind)
+
+    def _find_window(
+        self, family: _Family, prefixes: Sequence[int], limit: int, drop: bool
+    ) -> tuple[list[list[int]], int]:
+        """The rightmost run of blocks that fills a window and ends where hits may; at the start it may be shorter."""
+        size, alignment = family.block_size, self._rules.hit_alignment
+        per_block, count = size // self._rules.hash_block_size, limit // size
+        need, run, keep = blocks_for_hit(family.window, size, drop), 0, None
+        blocks = [[NULL_BLOCK] * count for _ in family.groups]
+        for column in range(count - 1, -1, -1):
+            held = self._pool.lookup(prefixes[(column + 1) * per_block - 1], family.groups)
+            if held is None:
+                run = 0
+                continue
+            if run == 0 and (column + (not drop)) * size % alignment:
+                continue
+            for column_blocks, block in zip(blocks, held):
+                column_blocks[column] = block
+            run += 1
+            if run >= need:
+                keep = column + run
+                break
+        if keep is None:
+            keep = run - run * size % alignment // size
+        if drop and keep:
+            keep -= 1
+            keep -= keep * size % alignment // size
+        return [column_blocks[:keep] for column_blocks in blocks], keep * size
 
     def _find_attention(
         self, family: _Family, prefixes: Sequence[int], limit: int, drop: bool
@@ -159,11 +201,11 @@ class HitSearch:
 
 
 def _families(config: EngineConfig, rules: CacheRules) -> tuple[_Family, ...]:
-    members: dict[tuple[str, int, int], list[int]] = {}
+    members: dict[tuple[GroupKind, int, int, int], list[int]] = {}
     for index, group in enumerate(config.groups):
-        members.setdefault((group.kind, group.block_size, group.spec), []).append(index)
+        members.setdefault((group.kind, group.block_size, group.spec, group.window), []).append(index)
     families = [
-        _Family(tuple(groups), kind == "attention", size, any(group in rules.drop_groups for group in groups))
-        for (kind, size, _), groups in members.items()
+        _Family(tuple(groups), "window" if window else kind, size, any(g in rules.drop_groups for g in groups), window)
+        for (kind, size, _, window), groups in members.items()
     ]
     return tuple(sorted(families, key=lambda family: not family.attention))

@@ -110,6 +110,15 @@ class Manager:
         hashed = len(request.block_hashes) * self._rules.hash_block_size
         return min(num_tokens, hashed) // self.block_size
 
+    def _with_junction(self, request: Request, boundaries: Sequence[int]) -> list[int]:
+        """Positions at which another request may resume: the given ones, and the end of a shared prefix."""
+        wanted, junction = list(boundaries), request.shared_prefix_boundary
+        if junction:
+            wanted.append(junction)
+            if self.drops_draft_block and self._profile.keeps_block_before_junction:
+                wanted.append(junction - self.block_size)
+        return wanted
+
     def _kept(self, request: Request, first: int, end: int, boundaries: Sequence[int]) -> list[bool] | None:
         return None
 

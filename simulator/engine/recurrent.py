@@ -185,12 +185,7 @@ class RecurrentManager(Manager):
                 self.cached_this_step.add(found)
 
     def _kept(self, request: Request, first: int, end: int, boundaries: Sequence[int]) -> list[bool] | None:
-        wanted = list(boundaries)
-        junction = request.shared_prefix_boundary
-        if junction:
-            wanted.append(junction)
-            if self.drops_draft_block and self._profile.keeps_block_before_junction:
-                wanted.append(junction - self.block_size)
+        wanted = self._with_junction(request, boundaries)
         return self._policies.retention.keep(
             first, end, self.block_size, self._config.retention_interval, wanted, self._rules.hit_alignment
         )

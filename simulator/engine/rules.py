@@ -53,6 +53,8 @@ class CacheRules:
             config.enable_prefix_caching
             and len(config.groups) > 1
             and config.recurrent_block_size > config.hash_block_size
+            # Windows are looked up by whole blocks.
+            and all(g.block_size == config.hash_block_size for g in config.groups if g.window)
         )
         return cls(
             scheduler_block_size=config.scheduler_block_size,

@@ -104,7 +104,8 @@ class Resources:
             if group.kind == "recurrent":
                 needed = self._states_needed(held, group.block_size)
             else:
-                needed = set(range(self._attention_needed(held, group.block_size)))
+                first = max(held.settled - group.window + 1, 0) // group.block_size if group.window else 0
+                needed = set(range(first, self._attention_needed(held, group.block_size)))
             left = sorted(real - needed)
             if not left:
                 continue

@@ -85,6 +85,7 @@ def test_options_without_a_counterpart_are_refused():
         ({"enable_prefix_caching": False, "groups": config.groups}, "prefix_caching is false"),
         ({"groups": (attention, GroupConfig("attention", 32))}, r"block sizes \[16, 32\]"),
         ({"groups": (attention,)}, "no recurrent group"),
+        ({"groups": (*config.groups, GroupConfig("attention", 8, window=8))}, "a sliding-window group"),
     ]
     for fields, words in cases:
         with pytest.raises(UsageError, match=words):

@@ -21,6 +21,7 @@ PYTHON = "STALEROW_VLLM_PYTHON"
 LATER_OPTIONS = ("long_prefill_token_threshold_adaptive", "max_num_active_seqs", "policy", "prefill_schedule_interval")
 LATER_OPTIONS += ("drafter", "drafts_per_batch_size")
 LATER_OPTIONS += ("num_prefill_checkpoint_blocks", "prefill_checkpoint_alignment")
+LATER_OPTIONS += ("n_swa", "sliding_window")
 LATER_OPTIONS += ("cache_aware_admission_window", "cache_aware_admission_threshold")
 LATER_WISHES = ("cache_salt", "skip_reading_prefix_cache", "priority")
 
@@ -80,5 +81,5 @@ def test_the_engine_agrees_with_an_installed_scheduler():
 
 
 def test_an_option_that_the_driver_does_not_know_is_refused_by_name_before_anything_is_made():
-    with pytest.raises(ValueError, match=r"options \['sliding_window'\]: not modelled; known are"):
-        Released(None, "", {**DEFAULTS, "sliding_window": 8})
+    with pytest.raises(ValueError, match=r"options \['encoder_budget'\]: not modelled; known are"):
+        Released(None, "", {**DEFAULTS, "encoder_budget": 8})

@@ -187,16 +187,16 @@ def rewritten(path: Path, change: Callable[[dict[str, Any]], None], folder: Path
         (lambda data: data["meta"].update(defer_block_free=True), "blocks kept back at a free"),
         (lambda data: data["meta"].update(versions={}), "versions name nothing, expected 'vllm' among them"),
         (
-            lambda data: data["meta"]["groups"][0].update(type="SlidingWindowSpec"),
-            r"recorded with SlidingWindowSpec \(meta\.groups\[0\]\.type\), which is not modelled",
+            lambda data: data["meta"]["groups"][0].update(type="CrossAttentionSpec"),
+            r"recorded with CrossAttentionSpec \(meta\.groups\[0\]\.type\), which is not modelled",
         ),
         (
-            lambda data: data["meta"]["groups"][0].update(sliding_window=8),
-            r"recorded with sliding_window \(meta\.groups\[0\]\)",
+            lambda data: data["meta"]["groups"][0].update(attention_chunk_size=8),
+            r"recorded with attention_chunk_size \(meta\.groups\[0\]\)",
         ),
         (lambda data: data["trace"][0].update(grammar=[1]), r"recorded with grammar \(at its top\), which is not"),
     ],
-    ids=["option", "derived", "request", "fence", "versions", "group", "window", "step"],
+    ids=["option", "derived", "request", "fence", "versions", "group", "chunks", "step"],
 )
 def test_what_is_not_modelled_is_refused_by_name(change, words, tmp_path):
     path = rewritten(FILES[0], change, tmp_path)

@@ -83,6 +83,10 @@ def test_options_that_a_schedule_cannot_state_are_refused():
     odd = Trace(trace.meta, msgspec.structs.replace(trace.workload, requests=requests), trace.trace)
     with pytest.raises(UsageError, match=r"odd: recorded with a prompt that continues another.*use 'conform'"):
         to_schedule(odd, "odd")
+    groups = [msgspec.structs.replace(trace.meta.groups[0], type="SlidingWindowSpec"), *trace.meta.groups]
+    odd = Trace(msgspec.structs.replace(trace.meta, groups=groups), trace.workload, trace.trace)
+    with pytest.raises(UsageError, match=r"odd: recorded with a sliding-window group, which .* use 'conform'"):
+        to_schedule(odd, "odd")
 
 
 def test_limits_reach_the_engine_of_the_schedule():

@@ -11,7 +11,7 @@ from stalerow.kernels.sets import kernel_set
 from stalerow.scenarios import catalogue
 from stalerow.simulator.conform.trace import ScheduleRecord, load_trace
 from stalerow.simulator.conform.wire import to_step
-from stalerow.simulator.engine import EngineConfig, EngineCore
+from stalerow.simulator.engine import EngineConfig, EngineCore, GroupConfig
 from stalerow.simulator.engine.policies import FreePolicy, Policies
 from stalerow.simulator.engine.step import Step
 from stalerow.simulator.faults import resolve
@@ -142,6 +142,22 @@ class NeverRetires(FreePolicy):
 class RetiresLate(FreePolicy):
     def settled_tokens(self, num_computed_tokens, request):
         return max(super().settled_tokens(num_computed_tokens, request) - 16, 0)
+
+
+def test_a_block_before_the_window_is_a_leak_and_one_inside_it_is_not() -> None:
+    groups = (GroupConfig("attention", 8, window=17), GroupConfig("attention", 8, draft=True))
+
+    def found(policies: Policies | None) -> list[Violation]:
+        config = EngineConfig(groups=groups, num_blocks=80, num_speculative_tokens=2, max_num_batched_tokens=16)
+        driver = Judged(EngineCore(config, "0.34", policies))
+        driver.core.add_request("a", prompt(90, 1), 20)
+        driver.core.add_request("b", prompt(40, 2), 30)
+        driver.run()
+        return driver.found
+
+    assert found(None) == []
+    leak = found(Policies(frees=NeverRetires()))[0]
+    assert (leak.kind, leak.group, leak.request) == ("leak", 0, "a")
 
 
 class LosesABlock(FreePolicy):
