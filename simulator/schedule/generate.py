@@ -236,7 +236,7 @@ def _limits(
     threshold = draw.of((0,) * 10 + (block_size, block_size + 3), "chunk threshold")
     if drafts and draw.chance(20, "chunks of a few tokens"):
         threshold = draw.between(1, drafts, "short chunk threshold")
-    window = draw.of((0,) * 10 + (2, 4), "cache-aware window")
+    window = draw.of((0,) * 16 + (2, 4), "window of admission")
     return Limits(
         max_num_seqs=draw.of((4, 3, 2, 6), "max_num_seqs"),
         max_num_batched_tokens=max(draw.of((64, 16, 24, 32), "token budget"), block_size + drafts + 1),
@@ -253,7 +253,7 @@ def _limits(
         policy=policy,
         prefill_schedule_interval=draw.of((1,) * 10 + (2, 4), "prefill interval"),
         cache_aware_admission_window=window,
-        cache_aware_admission_threshold=draw.of((0.5, 0.0, 0.2), "cache-aware threshold") if window else 0.5,
+        cache_aware_admission_threshold=draw.of((0.5, 0.0, 0.2, 0.0), "admission threshold") if window else 0.5,
     )
 
 

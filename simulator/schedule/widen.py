@@ -1,8 +1,8 @@
-"""What only some bugs need from a schedule: groups of different block sizes, pages packed another way, and prompts of
-one token where chunks are tiny.
+"""What only some bugs need from a schedule: groups of different block sizes, pages packed another way, prompts of one
+token where chunks are tiny, and a queue where cached prefixes go first.
 
 The last choices of `generate`; the simple answers leave the schedule as it is. In: a schedule in its simple shape.
-Out: the same requests in a wider layout, or shorter ones.
+Out: the same requests in a wider layout, or others where the queue or the chunks ask for it.
 """
 
 from __future__ import annotations
@@ -21,6 +21,8 @@ def widen(chooser: Chooser, schedule: Schedule) -> Schedule:
     tiny = 0 < schedule.limits.long_prefill_token_threshold <= schedule.pipeline.drafts
     if tiny and chooser.pick(2, "one-token arrivals"):
         schedule = _one_token_arrivals(schedule)
+    elif schedule.limits.cache_aware_admission_window and chooser.pick(3, "queue behind one"):
+        schedule = _queue_behind_one(schedule)
     ratio = (0, 0, -2, 2, -4)[chooser.pick(5, "attention block ratio")]
     reverse = chooser.pick(4, "states reversed") == 3
     layout = schedule.layout
@@ -40,6 +42,29 @@ def _one_token_arrivals(schedule: Schedule) -> Schedule:
     first = change(first, prompt_len=min(first.prompt_len, 4), share=None)
     short = (change(r, prompt_len=1, share=None, arrival=r.arrival + 4) for r in later)
     return change(schedule, requests=(first, *short))
+
+
+def _queue_behind_one(schedule: Schedule) -> Schedule:
+    """One request runs at a time, the others come with it; every second one begins as the first does."""
+    change, limits, size = msgspec.structs.replace, schedule.limits, schedule.layout.recurrent_block_size
+    requests, shared = [], 2 * size
+    for i, request in enumerate(schedule.requests):
+        arrival = schedule.requests[0].arrival + (i > 0)
+        if i % 2 == 0:
+            request = change(request, share=(1000, shared), prompt_len=max(request.prompt_len, shared + 1))
+        requests.append(change(request, arrival=arrival))
+    longest = max(r.prompt_len + r.max_tokens for r in requests) + schedule.pipeline.drafts + 2
+    crowded = change(
+        limits,
+        max_num_seqs=1,
+        retention_interval=None,
+        max_model_len=max(limits.max_model_len, longest),
+        cache_aware_admission_threshold=0.0,
+    )
+    if limits.max_num_active_seqs is not None:
+        crowded = change(crowded, max_num_active_seqs=1)
+    layout = change(schedule.layout, num_blocks=schedule.layout.num_blocks + 4)
+    return change(schedule, requests=tuple(requests), limits=crowded, layout=layout)
 
 
 def _size(size: int, ratio: int) -> int:
