@@ -15,11 +15,14 @@ from stalerow.kernels.base.layout import GroupSpec, Layout
 from stalerow.simulator.schedule.choosers import Chooser
 from stalerow.simulator.schedule.values import Schedule
 
+LONG_ENOUGH = 12
+"""Outputs of a request that is to decode while others come."""
+
 
 def widen(chooser: Chooser, schedule: Schedule) -> Schedule:
     """Draw short prompts, another block size for attention (and with it partial hits), another packing of states."""
     tiny = 0 < schedule.limits.long_prefill_token_threshold <= schedule.pipeline.drafts
-    if tiny and chooser.pick(2, "one-token arrivals"):
+    if tiny and chooser.pick(4, "one-token arrivals"):
         schedule = _one_token_arrivals(schedule)
     elif schedule.limits.cache_aware_admission_window and chooser.pick(3, "queue behind one"):
         schedule = _queue_behind_one(schedule)
@@ -39,9 +42,13 @@ def _one_token_arrivals(schedule: Schedule) -> Schedule:
     With tiny chunks a prompt is computed in nearly every step, and no request would ever join decodes alone.
     """
     change, (first, *later) = msgspec.structs.replace, schedule.requests
-    first = change(first, prompt_len=min(first.prompt_len, 4), share=None)
+    first = change(
+        first, prompt_len=min(first.prompt_len, 4), share=None, max_tokens=max(first.max_tokens, LONG_ENOUGH)
+    )
+    room = first.prompt_len + first.max_tokens + schedule.pipeline.drafts + 2
+    limits = change(schedule.limits, max_model_len=max(schedule.limits.max_model_len, room))
     short = (change(r, prompt_len=1, share=None, arrival=r.arrival + 4) for r in later)
-    return change(schedule, requests=(first, *short))
+    return change(schedule, requests=(first, *short), limits=limits)
 
 
 def _queue_behind_one(schedule: Schedule) -> Schedule:

@@ -48,9 +48,6 @@ BUGS = [
 UNREPORTED = {"broadcast-width", "threshold-assert"}
 """Seen in the releases themselves; nobody has reported them."""
 
-RARE = {"threshold-assert"}
-"""Not met by plain fuzzing: a one-token prompt must join decodes while no prompt is longer than a tiny threshold."""
-
 SCENARIOS = list(catalogue().values())
 MODELLED = [s for s in SCENARIOS if s.status == "modelled"]
 
@@ -82,7 +79,7 @@ def test_every_fault_has_a_scenario_of_its_own() -> None:
     assert {*builtin_faults()} == {s.faults[0] for s in MODELLED if len(s.faults) == 1}
 
 
-@pytest.mark.parametrize("scenario", [s for s in MODELLED if s.id not in RARE], ids=lambda s: s.name)
+@pytest.mark.parametrize("scenario", MODELLED, ids=_names(MODELLED))
 def test_plain_fuzzing_finds_each_from_every_starting_seed(scenario: Scenario) -> None:
     measured = scenario.measured
     assert measured is not None
