@@ -80,4 +80,33 @@ ORACLE = [
     ),
 ]
 
-MIRRORED = (*RANK, *ORACLE)
+CAMPAIGN = [
+    *own("simulator/campaign/again.py", ('self.verdict not in ("no longer fails", "clean")', "True")),
+    *own("simulator/campaign/candidates.py", ("return late or self.runs >= self._budget", "return late")),
+    *own("simulator/campaign/clusters.py", ('            self._again(given, "its node was lost")\n', "")),
+    *own("simulator/campaign/compare.py", ("result.first.draw.seed < self.first.draw.seed", "True")),
+    *own("simulator/campaign/executors.py", ("return 1 - min(len(self._waiting), 1)", "return 1")),
+    *own("simulator/campaign/failures.py", ("    while _is_another(path, failure):\n", "    while path.exists():\n")),
+    *own("simulator/campaign/filing.py", ('        if not self.new(kind, ""):\n            return\n', "")),
+    *own("simulator/campaign/findings.py", ("        if self.breaches:\n            return 3\n", "")),
+    *own("simulator/campaign/fuzz.py", ("        if seen.differs:\n", "        if not seen.digests:\n")),
+    *own("simulator/campaign/journal.py", ("journal.asked != asked(options) or not mine", "not mine")),
+    *own("simulator/campaign/leases.py", ("sum(limits) if len(limits) == len(self.tasks) else None", "sum(limits)")),
+    *own("simulator/campaign/options.py", ("in seeds[i - 1 :: n]", "in seeds[i::n]")),
+    *own(
+        "simulator/campaign/picks.py", ("    return choices[:begin] + choices[end:]\n", "    return choices[:begin]\n")
+    ),
+    *own("simulator/campaign/process.py", ("for file, line in own or frames", "for file, line in frames")),
+    *own("simulator/campaign/salvage.py", ("        if key not in data:\n", "        if key in data:\n")),
+    *own(
+        "simulator/campaign/scan.py",
+        ("        if violating != self.flagged:\n", "        if violating and not self.flagged:\n"),
+    ),
+    *own("simulator/campaign/shrink.py", ("candidates.allow(budget // 2)", "candidates.allow(budget)")),
+    *own("simulator/campaign/stream.py", ("self.given % RUN_AGAIN_EVERY == 0", "self.given % RUN_AGAIN_EVERY != 0")),
+    *own("simulator/campaign/summary.py", ("plateau=tally.plateau", "plateau=tally.schedules")),
+    *own("simulator/campaign/trials.py", ("again.digest != self.seen.digests[0]", 'again.digest == ""')),
+    *own("simulator/campaign/workers.py", (">= ATTEMPTS:", "> ATTEMPTS:")),
+]
+
+MIRRORED = (*RANK, *ORACLE, *CAMPAIGN)

@@ -85,7 +85,7 @@ class Copy:
         done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=TIMEOUT, cwd=ROOT)
         if done.returncode == 0:
             return ""
-        found = re.search(r"^(?:FAILED|ERROR) \S*?([^/\s]+\.py\S*)", done.stdout, re.MULTILINE)
+        found = re.search(r"^(?:FAILED|ERROR) \S*?([^/\s]+\.py\S*(?: \S+\])?)", done.stdout, re.MULTILINE)
         if found is None:
             raise ValueError(f"{' '.join(files)}: {_last(done.stdout + done.stderr)}")
         return found[1]

@@ -55,6 +55,7 @@ def test_fills_of_owned_blocks_are_early_and_of_free_ones_are_not():
 def test_an_owner_that_leaves_in_the_step_is_said_to():
     (found,) = early((5,), finished=("r0",))
     assert "r0 (group 1, column 0), which leaves in this step, is still queued" in found.explanation
+    assert "which leaves" not in early((5,), finished=("r1",))[0].explanation
 
 
 def test_what_a_fill_went_past_is_counted():
