@@ -81,7 +81,7 @@ ORACLE = [
 ]
 
 CAMPAIGN = [
-    *own("simulator/campaign/again.py", ('self.verdict not in ("no longer fails", "clean")', "True")),
+    *own("simulator/campaign/again.py", ('self.verdict not in ("no longer fails", "not run", "clean")', "True")),
     *own("simulator/campaign/candidates.py", ("return late or self.runs >= self._budget", "return late")),
     *own("simulator/campaign/clusters.py", ('            self._again(given, "its node was lost")\n', "")),
     *own("simulator/campaign/compare.py", ("result.first.draw.seed < self.first.draw.seed", "True")),
