@@ -55,7 +55,7 @@ def test_a_run_without_a_finding_needs_no_control():
 def test_what_kernels_do_wrong_stays_theirs(pp):
     """The same schedules blame kernels that look up the wrong row whether or not the runner has a finding beside it."""
     met = 0
-    for seed in range(60):
+    for seed in range(160):
         schedule = from_draw(Draw(seed=seed, pp=pp, runner="v2", faithful=True))
         if not schedule.pipeline.drafts or all(r.prompt_len > 1 for r in schedule.requests):
             continue
@@ -64,7 +64,9 @@ def test_what_kernels_do_wrong_stays_theirs(pp):
         assert [v.identity() for v in theirs.by_kernels] == [v.identity() for v in own.violations]
         assert not any(BY_THE_RUNNER in v.explanation for v in theirs.by_kernels)
         met += bool(own.violations)
-    assert met > 1
+        if met == 2:
+            return
+    raise AssertionError(f"{met} of 160 schedules with a padded prompt of one token are violated by their kernels")
 
 
 def test_a_fault_that_decides_it_is_not_the_runner_s():
