@@ -119,4 +119,5 @@ MARKS: tuple[str, ...] = (
     "drafts without lookahead",
     "drafts skipped",
     "cached prefix admitted first",
+    "one-token prompt padded",
 )

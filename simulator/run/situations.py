@@ -109,6 +109,7 @@ class Situations:
             fewer = row.is_spec and row.num_drafts < self._pipeline.drafts
             marks.add("fewer drafts in a larger batch", fewer and len(self._pipeline.drafts_per_batch_size) > 0)
             marks.add("drafts without lookahead", row.num_drafts > 0 and self._pipeline.drafter == "ngram")
+            marks.add("one-token prompt padded", row.num_drafts > 0 and not row.start)
             crossed = row.boundary is not None and row.boundary.moves
             marks.add("boundary crossed by accepted drafts", crossed)
 

@@ -3,7 +3,6 @@
 from types import SimpleNamespace
 
 import msgspec
-import pytest
 
 from stalerow.kernels.sets import kernel_set
 from stalerow.scenarios.loader import catalogue
@@ -51,12 +50,11 @@ def test_a_run_without_a_finding_needs_no_control():
     assert outcome.control is None
 
 
-@pytest.mark.parametrize("pp", [2, 4])
-def test_what_kernels_do_wrong_stays_theirs(pp):
+def test_what_kernels_do_wrong_stays_theirs():
     """The same schedules blame kernels that look up the wrong row whether or not the runner has a finding beside it."""
     met = 0
     for seed in range(160):
-        schedule = from_draw(Draw(seed=seed, pp=pp, runner="v2", faithful=True))
+        schedule = from_draw(Draw(seed=seed, pp=2, runner="v2", faithful=True))
         if not schedule.pipeline.drafts or all(r.prompt_len > 1 for r in schedule.requests):
             continue
         own = run(schedule, kernel_set("reference:batch-row"))

@@ -150,3 +150,10 @@ def test_a_cached_prefix_that_goes_first_is_counted():
     assert marks(schedule(*crowd, retention_interval=None, **warm))["cached prefix admitted first"] == 1
     met = marks(schedule(*crowd, retention_interval=None, max_num_seqs=1))
     assert "cached prefix admitted first" not in met
+
+
+def test_a_prompt_of_one_token_that_joins_decodes_is_counted_where_it_is_padded():
+    late, name = request("b", 1, arrival=4), "one-token prompt padded"
+    assert marks(schedule(request("a", 6, max_tokens=20), late, pp=1))[name] == 1
+    assert name not in marks(schedule(request("a", 6, max_tokens=20), request("b", 2, arrival=4), pp=1))
+    assert name not in marks(schedule(late, pp=1))
