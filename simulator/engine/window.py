@@ -57,8 +57,7 @@ class WindowManager(AttentionManager):
             return max(needed - len(table.blocks), 0)
         skipped = self.num_skipped_tokens(span.start) // self.block_size
         missing = max(needed - max(skipped, len(hit) + len(table.blocks)), 0)
-        kept = hit[max(skipped - len(table.blocks), 0) :]
-        return missing + self._ends_inside(hit, num_hit_tokens) + self._pool.num_evictable(kept)
+        return missing + self._ends_inside(hit, num_hit_tokens) + self._pool.num_evictable(hit)
 
     def retire(self, table: Table, num_settled_tokens: int) -> None:
         """Give up the blocks before the window of the first position that is not settled, the last one first."""

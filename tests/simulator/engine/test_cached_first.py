@@ -69,13 +69,35 @@ def test_a_preempted_request_keeps_its_place():
     )
     core.add_request("leader", LEADER, 3)
     driver = Driver(core).run()
-    core.add_request("cold", COLD, 6)
+    core.add_request("cold", COLD[:10], 6)
     while not driver.outputs.get("cold"):
         driver.advance()
     core.add_request("warm", WARM, 2)
     core.scheduler._preempt(core.scheduler.running.pop())
     resumed = [new.request for step in driver.run().steps for new in step.new]
     assert resumed == ["leader", "cold", "cold", "warm"]
+
+
+def test_the_order_stays_while_prefill_is_held_back():
+    core = engine(
+        "0.34",
+        groups=hybrid(8),
+        prefill_schedule_interval=6,
+        cache_aware_admission_window=4,
+        cache_aware_admission_threshold=0.0,
+        retention_interval=None,
+    )
+    core.add_request("leader", LEADER, 3)
+    driver = Driver(core).run()
+    core.add_request("decodes", prompt(6, 4), 40)
+    while not driver.outputs.get("decodes"):
+        driver.advance()
+    core.add_request("cold", COLD, 2)
+    core.add_request("warm", WARM, 2)
+    driver.schedule()
+    assert tuple(core.waiting) == ("cold", "warm")
+    admitted = [new.request for step in driver.run().steps for new in step.new]
+    assert admitted[2:] == ["warm", "cold"]
 
 
 @pytest.mark.parametrize(

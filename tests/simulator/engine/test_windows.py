@@ -3,14 +3,19 @@
 import pytest
 from engine_driver import Driver, engine, prompt
 
-from stalerow.simulator.engine import EngineCore, GroupConfig, Step
+from stalerow.simulator.engine import CachedBlock, EngineConfig, EngineCore, GroupConfig, Step, profile
+from stalerow.simulator.engine.block_pool import BlockPool
+from stalerow.simulator.engine.hits import HitSearch
+from stalerow.simulator.engine.policies import HitPolicy
+from stalerow.simulator.engine.reuse import ReusePolicy
+from stalerow.simulator.engine.rules import CacheRules
 
 SIZE, WINDOW = 8, 17
 
 
-def windowed(window: int = WINDOW, recurrent: int = 0) -> tuple[GroupConfig, ...]:
-    states = tuple(GroupConfig("recurrent", SIZE) for _ in range(recurrent))
-    return (*states, GroupConfig("attention", SIZE, window=window), GroupConfig("attention", SIZE, draft=True))
+def windowed(window: int = WINDOW, marked: bool = True) -> tuple[GroupConfig, ...]:
+    """A window and full attention, which has the drafter's layers if they are marked; else any group may have them."""
+    return GroupConfig("attention", SIZE, window=window), GroupConfig("attention", SIZE, draft=marked)
 
 
 def core_with(release: str = "0.34", **options: object) -> EngineCore:
@@ -54,9 +59,9 @@ def test_everything_comes_back():
     assert core.num_free_blocks == 59
 
 
-def hit(length: int, window: int = WINDOW, **options: object) -> tuple[int, list[bool]]:
+def hit(length: int, window: int = WINDOW, marked: bool = True, **options: object) -> tuple[int, list[bool]]:
     """Tokens that a second request starts with, which shares `length` tokens with one that has ended, and its list."""
-    core = core_with(groups=windowed(window), **options)
+    core = core_with(groups=windowed(window, marked), **options)
     core.add_request("first", prompt(90, 1), 2)
     driver = Driver(core).run()
     core.add_request("second", prompt(length, 1) + prompt(40, 2), 2)
@@ -89,6 +94,33 @@ def test_a_hit_that_gives_up_a_draft_block_needs_one_more():
     tokens, columns = hit(64, release="0.32", num_speculative_tokens=1, retention_interval=None)
     assert tokens == 56
     assert columns == [False] * 5 + [True] * 2
+
+
+OLD = {"release": "0.32", "num_speculative_tokens": 1, "marked": False}
+"""A hit gives up its last block: what is kept reaches one block past where it ends."""
+
+
+def test_what_is_kept_for_hits_that_give_up_a_block_ends_one_block_later():
+    assert hit(45, retention_interval=32, **OLD) == (32, [False] * 2 + [True] * 2)
+    assert hit(90, retention_interval=0, **OLD) == (80, [False] * 8 + [True] * 2)
+
+
+def test_a_hit_ends_where_hits_of_all_groups_may_end():
+    """Attention blocks of 16 tokens beside windows of 8: 24 tokens of window blocks alone are no hit of 24."""
+    config = EngineConfig(
+        groups=(GroupConfig("attention", 8, window=9), GroupConfig("attention", 16)),
+        num_blocks=20,
+        retention_interval=0,
+    )
+    pool = BlockPool(20, 2, ReusePolicy())
+    search = HitSearch(config, CacheRules.of(config, profile("0.34")), pool, HitPolicy())
+    prefixes = [101, 102, 103, 104]
+    for block, column in zip(pool.take(3), range(3)):
+        pool.register(block, prefixes[column], CachedBlock(0, 8 * (column + 1), "a"))
+    for block, column in zip(pool.take(2), (1, 3)):
+        pool.register(block, prefixes[column], CachedBlock(1, 8 * (column + 1), "a"))
+    found = search.longest(prefixes, 32)
+    assert (found.num_tokens, found.blocks) == (16, ((0, 2), (4,)))
 
 
 def test_a_request_may_be_longer_than_the_pool_has_blocks_for_without_windows():

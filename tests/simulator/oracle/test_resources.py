@@ -156,8 +156,9 @@ def test_a_block_before_the_window_is_a_leak_and_one_inside_it_is_not() -> None:
         return driver.found
 
     assert found(None) == []
-    leak = found(Policies(frees=NeverRetires()))[0]
-    assert (leak.kind, leak.group, leak.request) == ("leak", 0, "a")
+    for policy in (NeverRetires(), RetiresLate()):
+        leak = found(Policies(frees=policy))[0]
+        assert (leak.kind, leak.group, leak.request) == ("leak", 0, "a")
 
 
 class LosesABlock(FreePolicy):

@@ -120,9 +120,7 @@ def session(folder, shared, most):
     (folder / "session.py").write_text(FAILING.replace("MOST", str(most)))
     env = {**os.environ, "STALEROW_DATABASE": str(shared)}
     env.pop("GITHUB_TOKEN", None)
-    done = subprocess.run(
-        [sys.executable, "session.py"], cwd=folder, env=env, capture_output=True, text=True
-    )
+    done = subprocess.run([sys.executable, "session.py"], cwd=folder, env=env, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     ran, fails = done.stdout.split()[-2:]
     return int(ran), fails == "True"
