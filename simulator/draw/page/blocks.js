@@ -117,7 +117,7 @@ class History {
       return el("button", { class: `later${write?.asked === false ? " wrong" : ""}`, onclick: () => go(index) },
         `${event.number}  ${text}`);
     });
-    this.heading = el("h3", {}, `block ${block} on rank ${rank}: ${this.buttons.length} entries`);
+    this.heading = el("h3", {}, `block ${block} on rank ${rank}: ${counted(this.buttons.length, "entry", "entries")}`);
     this.root = el("ol", { class: "history" }, this.buttons.map(button => el("li", {}, button)));
   }
 

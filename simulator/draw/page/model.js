@@ -156,3 +156,6 @@ function shortTitle(event) {
     default: return w.of !== w.step ? `${w.launch} of ${w.of}` : w.launch;
   }
 }
+
+// "1 step", "2 steps".
+const counted = (number, one, many = `${one}s`) => `${number} ${number === 1 ? one : many}`;

@@ -54,7 +54,7 @@ class View {
     const what = event.what, nodes = [];
     const who = event.actor === "engine" ? "engine" : `rank ${event.rank}, ${event.actor === "main" ? "main stream" : event.actor === "side" ? "side stream" : "host"}`;
     nodes.push(el("h2", {}, `event ${event.number}: ${who} ${titleOf(event)}`));
-    nodes.push(el("p", { class: "soft" }, `${event.start} to ${event.end} µs; ${event.in_flight ?? 0} steps in flight`));
+    nodes.push(el("p", { class: "soft" }, `${event.start} to ${event.end} µs; ${counted(event.in_flight ?? 0, "step")} in flight`));
     for (const v of this.run.violations(event))
       nodes.push(el("p", { class: "wrong" }, `${v.kind}: ${v.explanation}`));
     if (what.type === "scheduled") nodes.push(...this._scheduled(what));
@@ -69,12 +69,12 @@ class View {
       (what.rows ?? []).map(r => [r.request, r.tokens, r.drafts ?? 0, r.computed ?? 0]), "no rows"))];
     const says = [];
     for (const a of what.admitted ?? [])
-      says.push(`${a.request} joins${a.resumed ? " again" : ""}${a.hit ? `, ${a.hit} tokens of its prefix were cached` : ""}`);
+      says.push(`${a.request} joins${a.resumed ? " again" : ""}${a.hit ? `, ${counted(a.hit, "token")} of its prefix cached` : ""}`);
     for (const [key, word] of [["finished", "has finished"], ["aborted", "was aborted"], ["preempted", "is preempted"]])
       for (const r of what[key] ?? []) says.push(`${r} ${word}`);
     if ((what.zeroed ?? []).length) says.push(`blocks to zero: ${what.zeroed.join(", ")}`);
     for (const [s, t] of what.copies ?? []) says.push(`block ${s} is copied on write to block ${t}`);
-    says.push(`${what.used ?? 0} blocks in use`);
+    says.push(`${counted(what.used ?? 0, "block")} in use`);
     nodes.push(el("ul", {}, says.map(s => el("li", {}, s))));
     return nodes;
   }
@@ -103,7 +103,7 @@ class View {
       nodes.push(el("div", { class: "wide" }, rowsTable(head, body, "")));
     }
     for (const m of what.meant ?? [])
-      nodes.push(el("p", {}, `meant: ${m.request}'s block ${m.source} to block ${m.target} (group ${m.group}${m.bias ? `, ${m.bias} tokens on` : ""})`));
+      nodes.push(el("p", {}, `meant: ${m.request}'s block ${m.source} to block ${m.target} (group ${m.group}${m.bias ? `, ${counted(m.bias, "token")} on` : ""})`));
     const writes = what.writes ?? [];
     if (writes.length) nodes.push(el("div", { class: "wide" }, rowsTable(["block", "owner", "what was written"], writes.map(w => [
       el("button", { onclick: () => this.choose(event.rank, w.block) }, String(w.block)),

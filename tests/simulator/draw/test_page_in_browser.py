@@ -1,5 +1,7 @@
 """The page in a headless Chromium: no complaint on its console, the copy in view at first sight, blocks and keys."""
 
+import re
+
 import pytest
 
 from stalerow.simulator.draw.html import page
@@ -118,7 +120,11 @@ def test_keys_move_and_jump(browser, tmp_path, seed_bug):
 
 def test_every_event_can_be_shown(browser, tmp_path, seed_bug):
     opened(browser, tmp_path / "page.html", [seed_bug])
-    browser.execute_script("for (let i = 0; i <= page.last; i++) page.go(i);")
+    text = browser.execute_script(
+        "let all = ''; for (let i = 0; i <= page.last; i++) { page.go(i); all += document.body.innerText; } return all;"
+    )
+    assert "1 step in flight" in text
+    assert re.findall(r"\b1 (?:steps|tokens|blocks|entries)\b", text) == []
     assert complaints(browser) == []
 
 
