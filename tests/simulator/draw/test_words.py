@@ -52,3 +52,15 @@ def test_an_unknown_kind_names_the_nearest(capsys):
     err = capsys.readouterr().err
     assert err.count("\n") == 1
     assert "did you mean 'cross-request copy'" in err
+
+
+def test_the_five_minutes_begin_with_a_finding_that_looks_as_they_say(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    text = words.markdown("reading a finding")
+    (command,) = re.findall(r"`stalerow (replay \d[^`]*)`", text)
+    assert main(command.split()) == 1
+    out = capsys.readouterr().out
+    shown = re.search(r"\*\*2\..*?\*\*4\.", text, re.DOTALL)[0]
+    quoted = re.findall(r"`((?:r\d|of|table|~|hit|!!)[^`]*)`", shown)
+    assert len(quoted) >= 7
+    assert [said for said in quoted if said not in out] == []
