@@ -1,4 +1,10 @@
-"""Recorded runs that the tests of the screens look at: the seed bug with row lookup and with slot lookup."""
+"""Recorded runs that the tests of the screens look at: the seed bug with row lookup and with slot lookup.
+
+What the tests of ranks, of the oracle and of serving have made by hand is importable.
+"""
+
+import sys
+from pathlib import Path
 
 import msgspec
 import pytest
@@ -8,6 +14,8 @@ from stalerow.simulator.draw.record import Record
 from stalerow.simulator.draw.recorder import recorded
 from stalerow.simulator.schedule.values import Schedule
 from stalerow.simulator.subject.subject import Subject
+
+sys.path[:0] = [str(Path(__file__).parents[1] / name) for name in ("rank", "oracle", "serve")]
 
 
 def record_of(kernels: str, schedule=None) -> Record:

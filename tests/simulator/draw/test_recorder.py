@@ -2,7 +2,6 @@
 
 from collections import Counter
 
-import msgspec
 import numpy as np
 import pytest
 
@@ -29,10 +28,6 @@ def test_recording_changes_nothing(seed_bug):
         outcome.violations,
         outcome.marks,
     )
-
-
-def test_a_record_survives_json(seed_bug):
-    assert msgspec.json.decode(msgspec.json.encode(seed_bug), type=Record) == seed_bug
 
 
 @pytest.mark.parametrize(("seed", "pp", "runner"), SEEDS)
