@@ -60,3 +60,15 @@ KNOW_REQUESTS: dict[str, str] = {}
 
 NOT_SHIPPED = ("simulator/docs/", "simulator/README.md")
 """What lies in the packages' folders for readers of the repository alone."""
+
+MIRRORED = (
+    "simulator/campaign/",
+    "simulator/commands/screen/",
+    "simulator/draw/",
+    "simulator/oracle/",
+    "simulator/rank/",
+)
+"""Folders whose every module has a test file of its own."""
+
+WITHOUT_OWN_TESTS: dict[str, str] = {}
+"""Modules of these that have none."""

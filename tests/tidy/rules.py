@@ -189,6 +189,20 @@ def simulator_has_a_face(repository: Repository) -> Iterator[str]:
     yield from (f"simulator/{name} is loose: it belongs in a folder" for name in sorted(loose - set(known.FACE)))
 
 
+@rule
+def tests_mirror_the_code(repository: Repository) -> Iterator[str]:
+    """Every module of the listed folders has its own test file, at the same place below `tests/`."""
+    for path in map(PurePosixPath, repository.files):
+        if str(path).startswith(known.MIRRORED) and path.suffix == ".py" and path.name != "__init__.py":
+            tests, let_pass = "tests" / path.with_name(f"test_{path.name}"), str(path) in known.WITHOUT_OWN_TESTS
+            if str(tests) not in repository.files and not let_pass:
+                yield f"{path} has no {tests}"
+            if str(tests) in repository.files and let_pass:
+                yield f"known.WITHOUT_OWN_TESTS lists {path}, which has {tests}"
+    absent = set(known.WITHOUT_OWN_TESTS) - set(repository.files)
+    yield from (f"known.WITHOUT_OWN_TESTS lists {path}, which is not there" for path in sorted(absent))
+
+
 @functools.cache
 def _module_names(tree: ast.Module) -> tuple[tuple[int, str], ...]:
     """(line, text) of every string that is the name of one of the project's modules, or of something in one."""

@@ -112,6 +112,8 @@ BROKEN = [
     ("references_lead_somewhere", first_line_of(RANK, "# as in stalerow.simulator.rank.gone"), "simulator.rank.gone"),
     ("references_lead_somewhere", first_line_of(RANK, "# as `judge_it.py` does"), "judge_it.py"),
     ("examples_are_still_named", lambda r: dict.fromkeys(p for p in r.files if p.endswith((".md", ".py"))), "mine.py"),
+    ("tests_mirror_the_code", lambda _: {"tests/simulator/rank/test_ring.py": None}, "rank/ring.py has no tests/"),
+    ("tests_mirror_the_code", added("simulator/oracle/explain/new.py", '"""New."""\n'), "explain/test_new.py"),
     ("words_are_our_own", added("simulator/docs/new.md", "It lies in " + "/ho" + "me/me/x."), "a path of one machine"),
     (
         "words_are_our_own",
@@ -132,10 +134,24 @@ def test_a_broken_rule_is_seen(
     assert any(says in line for line in broken), broken
 
 
+def test_a_module_may_be_let_off_its_tests_only_while_it_has_none(
+    repository: Repository, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(tests: str | None) -> list[str]:
+        changed = repository.changed({"tests/simulator/rank/test_ring.py": tests})
+        return list(RULES["tests_mirror_the_code"](changed))
+
+    monkeypatch.setattr(known, "WITHOUT_OWN_TESTS", {"simulator/rank/ring.py": "a reason"})
+    assert broken(None) == []
+    assert ["lists simulator/rank/ring.py" in line for line in broken('"""It has."""\n')] == [True]
+    monkeypatch.setattr(known, "WITHOUT_OWN_TESTS", {"simulator/rank/gone.py": "a reason"})
+    assert broken('"""It has."""\n') == ["known.WITHOUT_OWN_TESTS lists simulator/rank/gone.py, which is not there"]
+
+
 def test_every_rule_is_broken_somewhere() -> None:
     assert {name for name, _, _ in BROKEN} == set(RULES)
 
 
 def test_what_is_let_pass_has_a_reason() -> None:
-    lists = (known.CALLED_FROM_OUTSIDE, known.DISCOVERED, known.NOT_OURS)
+    lists = (known.CALLED_FROM_OUTSIDE, known.DISCOVERED, known.NOT_OURS, known.WITHOUT_OWN_TESTS)
     assert all(len(reason.split()) >= 1 for listed in lists for reason in listed.values())

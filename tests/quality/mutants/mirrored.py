@@ -102,6 +102,7 @@ CAMPAIGN = [
         "simulator/campaign/scan.py",
         ("        if violating != self.flagged:\n", "        if violating and not self.flagged:\n"),
     ),
+    *own("simulator/campaign/shards.py", ("return not failure.shrunk,", "return failure.shrunk,")),
     *own("simulator/campaign/shrink.py", ("candidates.allow(budget // 2)", "candidates.allow(budget)")),
     *own("simulator/campaign/stream.py", ("self.given % RUN_AGAIN_EVERY == 0", "self.given % RUN_AGAIN_EVERY != 0")),
     *own("simulator/campaign/summary.py", ("plateau=tally.plateau", "plateau=tally.schedules")),
@@ -109,4 +110,32 @@ CAMPAIGN = [
     *own("simulator/campaign/workers.py", (">= ATTEMPTS:", "> ATTEMPTS:")),
 ]
 
-MIRRORED = (*RANK, *ORACLE, *CAMPAIGN)
+DRAW = [
+    *own("simulator/draw/blockmap.py", ("in record.events[:until]", "in record.events[: until + 1]")),
+    *own("simulator/draw/charset.py", ('("LC_ALL", "LC_CTYPE", "LANG")', '("LANG", "LC_CTYPE", "LC_ALL")')),
+    *own("simulator/draw/clock.py", ("self._activations.get((rank - 1, step))", "self._activations.get((rank, step))")),
+    *own("simulator/draw/events.py", ("        self._found = len(simulation.found)\n", "")),
+    *own("simulator/draw/failing.py", ("and record.violations[0].kind == kind", "")),
+    *own(
+        "simulator/draw/film.py",
+        ("step = done.step if isinstance(done, Forward) else done.step - 1", "step = done.step"),
+    ),
+    *own("simulator/draw/finding.py", ("strays = [w for w in what.writes if not w.asked]", "strays = []")),
+    *own("simulator/draw/html.py", ('.replace("<", "\\\\u003c")', "")),
+    *own("simulator/draw/picture.py", ("max(NARROWEST, min(columns, WIDEST))", "min(columns, WIDEST)")),
+    *own("simulator/draw/prose.py", ("break_long_words=False", "break_long_words=True")),
+    *own("simulator/draw/record.py", ("frozen=True, omit_defaults=True):", "frozen=True):")),
+    *own("simulator/draw/recorder.py", ("(row.needs_output or not late)", "row.needs_output")),
+    *own("simulator/draw/scheduling.py", ("accepted=max(count - 1, 0)", "accepted=count")),
+    *own("simulator/draw/serving_record.py", ("what.step > self._damaged + STEPS_AFTER", "what.step > self._damaged")),
+    *own("simulator/draw/state.py", ("for slot in range(rank.max_reqs):", "for slot in range(rank.max_reqs - 1):")),
+    *own("simulator/draw/steps.py", ("if needed > room and step not in about:", "if needed > room:")),
+    *own(
+        "simulator/draw/trace.py", ("            if isinstance(event.what, Waited):\n", "            if not event:\n")
+    ),
+    *own("simulator/draw/walk.py", ("range(at - 1, -1, -1)", "range(at, -1, -1)")),
+    *own("simulator/draw/words.py", ("if _slug(kind) == wanted:", "if kind == name:")),
+    *own("simulator/draw/writes.py", ("asked=(group, block) in targets", "asked=source >= 0")),
+]
+
+MIRRORED = (*RANK, *ORACLE, *CAMPAIGN, *DRAW)

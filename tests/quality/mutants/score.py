@@ -122,9 +122,7 @@ def _last(text: str) -> str:
     return (text.strip().splitlines() or ["no output"])[-1][:90]
 
 
-def score(
-    mutants: Sequence[Mutant | None], seeds: int, jobs: int, tests_first: bool = False
-) -> Iterator[Verdict]:
+def score(mutants: Sequence[Mutant | None], seeds: int, jobs: int, tests_first: bool = False) -> Iterator[Verdict]:
     """Verdicts in the mutants' order."""
     with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(jobs) as pool:
         copies: SimpleQueue[Copy] = SimpleQueue()
