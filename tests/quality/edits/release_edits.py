@@ -40,7 +40,7 @@ EDITS = (
     Edit(MAMBA, PREPROCESS, "offset", "computed_after", "-1"),
     Edit(MAMBA, PRECOPY, "negate", "src_col"),
     Edit(MAMBA, PRECOPY, "argument", COPY, "1=batch_idx"),
-    Edit(MAMBA, PRECOPY, "argument", COPY, "4=0"),
+    Edit(MAMBA, PRECOPY, "argument", COPY, "4=token_bias * 0"),
     Edit(MAMBA, PRECOPY, "swap", COPY, "2,3"),
     Edit(MAMBA, INDICES, "offset", "first_state_slot", "1"),
     Edit(INPUT, "_post_update_kernel", "negate", "req_state_idx"),
