@@ -18,6 +18,7 @@ from stalerow.simulator.oracle.resources import Resources
 from stalerow.simulator.oracle.violations import Marks, Violation
 from stalerow.simulator.run.engine_loop import EngineLoop
 from stalerow.simulator.run.ordering import chooser
+from stalerow.simulator.run.situations import Situations
 from stalerow.simulator.schedule.choosers import Event, Place
 from stalerow.simulator.schedule.choosers.recording import RecordingOrder
 from stalerow.simulator.schedule.engine_config import engine_config
@@ -48,6 +49,7 @@ class World:
         layout, pp = schedule.layout, schedule.pipeline.pp
         self.planner = Planner(schedule.requests, layout.recurrent_block_size, layout.num_drafts)
         self.truth = Truth(schedule, self.planner)
+        self.situations = Situations(schedule, self.planner, self.marks)
         self.recorder = Recorder(schedule, self.planner) if question.record else None
         self.group = pipeline.PipelineGroup(pp)
         pipeline.install(self.group)
@@ -161,39 +163,25 @@ class World:
             request = self._arrivals.popleft()
             prompt, stop = self.planner.prompt(request.id), self.planner.stop_tokens(request.id)
             loop.core.add_request(request.id, prompt, request.max_tokens, stop, request.options)
+            self.situations.arrived(request.id)
 
     def before_schedule(self, loop: EngineLoop) -> None:
         self._abort("pre_schedule", loop.steps + 1)
         for reset in self.schedule.resets:
             if reset.step == loop.steps + 1:
-                loop.core.reset_prefix_cache(reset.running)
+                self.situations.reset(loop.core.reset_prefix_cache(reset.running))
                 self.resources.reset()
 
     def scheduled(self, loop: EngineLoop, step: Step) -> None:
         self.steps.append(step)
-        self.planner.plan(step)
+        plan = self.planner.plan(step)
         self.truth.planned(step)
         self.resources.scheduled(step)
         for inbox in self._inboxes:
             inbox.append((step, self.scheduler.message))
-        self._mark(step)
+        self.situations.scheduled(step, plan)
         if self.recorder is not None:
             self.recorder.scheduled(scheduled(step, self._aborted), len(loop.core.inflight))
-
-    def _mark(self, step: Step) -> None:
-        marks, plan = self.marks, self.planner.plans[step.number]
-        marks.add("preemption", len(step.preempted))
-        marks.add("empty step", not step.rows)
-        marks.add("mixed batch", len({row.is_final_or_decode for row in step.rows}) > 1)
-        for row in plan.rows.values():
-            spec = self.planner.requests[row.request]
-            known = row.start + row.num_tokens - row.num_drafts
-            marks.add("chunked prefill", not row.num_sampled and row.start > 0)
-            marks.add("drafts rejected", row.num_rejected > 0)
-            marks.add("all drafts accepted", row.num_drafts > 0 and not row.num_rejected)
-            marks.add("overshooting decode", known >= spec.prompt_len + spec.max_tokens)
-            crossed = row.boundary is not None and row.boundary.moves
-            marks.add("boundary crossed by accepted drafts", crossed)
 
     def before_process(self, loop: EngineLoop, step: Step) -> None:
         """The host waits for the worker's output here, and checks the tokens in it."""
@@ -217,7 +205,7 @@ class World:
         self.resources.processed(step, counts)
         if self.recorder is not None:
             self.recorder.processed(processed(step, delivered), len(loop.core.inflight))
-        self.marks.add("stop token", sum("stop" in str(reason).lower() for _, reason in delivered.outputs.values()))
+        self.situations.delivered(delivered)
 
     def _check_sampled(self, step: Step, sampled: dict[str, list[int]]) -> None:
         for request, wanted in self.planner.plans[step.number].sampled.items():
