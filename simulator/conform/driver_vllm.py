@@ -115,6 +115,8 @@ class Released:
         parallel = c.ParallelConfig(pipeline_parallel_size=o["P"])
         speculative = None
         extra: dict[str, Any] = {}
+        if "disable_eagle_block_drop" in inspect.signature(c.SpeculativeConfig).parameters:
+            extra["disable_eagle_block_drop"] = o["disable_eagle_block_drop"]
         if "disable_lookahead_block_hashes" in inspect.signature(c.SpeculativeConfig).parameters:
             extra["disable_lookahead_block_hashes"] = not o["lookahead_hashes"]
         if o["drafter"] == "ngram":
@@ -128,7 +130,6 @@ class Released:
                 num_speculative_tokens=o["K"],
                 target_model_config=model,
                 target_parallel_config=parallel,
-                disable_eagle_block_drop=o["disable_eagle_block_drop"],
                 **extra,
             )
         config = c.VllmConfig(
@@ -207,7 +208,9 @@ class Released:
     def _cache_config(self, groups: Any) -> Any:
         api, o = self.api, self.options
         speculative = self.config.speculative_config
-        drops = speculative is not None and speculative.use_eagle_block_drop()
+        # Before 0.30 a drafter of the Eagle kind always drops.
+        asks = getattr(speculative, "use_eagle_block_drop", None) or getattr(speculative, "use_eagle", bool)
+        drops = asks()
         for group in groups:
             # Releases tell the drafter's group by its place or by its layer specs; both come to this.
             group.is_eagle_group = drops and o["marks_draft_group"] and DRAFT_LAYER in group.layer_names

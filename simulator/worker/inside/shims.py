@@ -104,6 +104,7 @@ def _memory(torch: Any) -> None:
 def after_import() -> None:
     """Host memory that the device can see is host memory here; a check for CUDA tensors is told what it asks for."""
     import torch
+    import vllm.model_executor.models as models
     import vllm.utils.torch_utils as torch_utils
     import vllm.v1.worker.gpu.buffer_utils as buffer_utils
     import vllm.v1.worker.mamba_utils as mamba_utils
@@ -112,6 +113,8 @@ def after_import() -> None:
         for name in ("get_accelerator_view_from_cpu_tensor", "get_cuda_view_from_cpu_tensor"):
             if hasattr(module, name):
                 setattr(module, name, device.visible_to_device)
+    # The model that runs here is made for pipelines, whatever the release's own of this name is.
+    models.ModelRegistry.is_pp_supported_model = lambda *_: True
     for name in ("is_uva_available", "is_pin_memory_available"):
         if hasattr(buffer_utils, name):
             setattr(buffer_utils, name, lambda: True)
