@@ -52,6 +52,20 @@ def batch_of(metadata: Any, context: Any, layout: Layout, rows: int) -> Batch:
     return batch
 
 
+def written_blocks(metadata: Any, context: Any, layout: Layout) -> list[int]:
+    """The blocks, but for the null block, that layers write to whatever rows there are: states, and keys."""
+    by_group, blocks = _by_group(metadata, context, layout), set[int]()
+    for group in layout.recurrent_groups:
+        meta = by_group[group]
+        for name in ("spec_state_indices_tensor", "non_spec_state_indices_tensor"):
+            indices = getattr(meta, name, None)
+            blocks.update([] if indices is None else indices.flatten().tolist())
+    for group in layout.attention_groups:
+        size = layout.groups[group].block_size
+        blocks.update(slot // size for slot in by_group[group].slot_mapping.tolist())
+    return sorted(block for block in blocks if block > 0)
+
+
 def _by_group(metadata: Any, context: Any, layout: Layout) -> list[Any]:
     """Layers were registered layer by layer within each group."""
     names = list(context)

@@ -168,6 +168,8 @@ class Drafter(BaseSpeculator):  # type: ignore[misc]
 
     init_cudagraph_manager = capture
 
-    def propose(self, input_batch: Any, *_: Any, **__: Any) -> Any:
+    def propose(self, input_batch: Any, *_: Any, dummy_run: bool = False, **__: Any) -> Any:
+        if dummy_run:
+            return torch.zeros(len(input_batch.req_ids), self._drafts, dtype=torch.int64)
         rows = [self._rank.truth.drafts(self._rank.step, request) for request in input_batch.req_ids]
         return torch.tensor(rows, dtype=torch.int64).reshape(len(rows), self._drafts)

@@ -15,7 +15,7 @@ import vllm.v1.worker.gpu.model_runner as model_runner
 from vllm.config import set_current_vllm_config
 
 from stalerow.kernels.base.device import NumpyBackend
-from stalerow.kernels.base.memory import NULL_POISON, POISON, BlockTables, SlotState
+from stalerow.kernels.base.memory import BlockTables, SlotState
 from stalerow.kernels.own.forward import ForwardStep, forward
 from stalerow.simulator.engine.step import ScheduledRow, Step
 from stalerow.simulator.schedule.values import Schedule
@@ -23,21 +23,11 @@ from stalerow.simulator.truth.plan import Planner
 from stalerow.simulator.worker.inside import device, kernels
 from stalerow.simulator.worker.inside.configure import RankConfig
 from stalerow.simulator.worker.inside.judge import Judge
-from stalerow.simulator.worker.inside.metadata import Batch, batch_of
+from stalerow.simulator.worker.inside.memory import OF_A_DUMMY, Memory
+from stalerow.simulator.worker.inside.metadata import Batch, batch_of, written_blocks
 from stalerow.simulator.worker.inside.model import Drafter, Model, place
 from stalerow.simulator.worker.inside.pipeline import PipelineGroup
 from stalerow.simulator.worker.inside.truth import Truth
-
-
-class Memory:
-    """The pages of the worker's cache: `array` is uint8 [pool_bytes] in place, laid out as `Layout` says."""
-
-    def __init__(self, schedule: Schedule, array: np.ndarray) -> None:
-        self.layout, self.array = schedule.layout, array
-        self.pages = array.reshape(self.layout.layers, self.layout.num_blocks, self.layout.page_bytes)
-        self.pages[:] = POISON
-        self.pages[:, 0] = NULL_POISON
-        self.journal = None  # nobody asks the stand-in forward what it stores
 
 
 class Rank:
@@ -53,11 +43,14 @@ class Rank:
         self.rows: tuple[str, ...] = ()
         self.batches: dict[int, tuple[str, ...]] = {}
         self.gathered: int | None = None
+        self._dummy = False
         self._main = device.Stream()
         self.runner = self._build()
         cache = self._cache()
-        self.memory = Memory(schedule, cache.numpy())
         self._regions = kernels.regions_of(self.runner.block_tables, cache)
+        self.memory = Memory(schedule, cache.numpy())
+        self._warm_up()
+        self.memory.clear()
         self.judge: Judge
         backend = NumpyBackend()
         width = max(table.shape[1] for table in self._gathered_tables())
@@ -76,10 +69,25 @@ class Rank:
         with set_current_vllm_config(vllm_config):
             runner = model_runner.GPUModelRunner(vllm_config, torch.device("cpu"))
             runner.load_model()
+            runner.profile_run()
             runner.initialize_kv_cache(self._config.cache)
             runner._init_kv_zero_meta()
         _precompute_indices(runner)
         return runner
+
+    def _warm_up(self) -> None:
+        """A run of as many rows as the batch may have, which every engine does once before it serves."""
+        rows = min(self.max_rows, self.schedule.limits.max_num_batched_tokens)
+        kernels.reachable[:] = self._regions
+        with set_current_vllm_config(self._config.vllm):
+            self._dummy_run(rows)
+
+    def _dummy_run(self, tokens: int, **options: bool) -> None:
+        self._dummy = True
+        try:
+            self.runner._dummy_run(tokens, **options)
+        finally:
+            self._dummy = False
 
     def _enter(self) -> None:
         self._group.rank = self.index
@@ -183,6 +191,8 @@ class Rank:
 
     def _preprocessing(self, real: Any) -> Any:
         def preprocess_state(*args: Any, **kwargs: Any) -> Any:
+            if self._dummy:
+                return real(*args, **kwargs)
             self.gathered = self.step
             result = real(*args, **kwargs)
             self.judge.precopied(self.step, self.rows)
@@ -205,6 +215,10 @@ class Rank:
                 if output.total_num_scheduled_tokens:
                     leaving = result
                     result = self.runner.sample_tokens(None)
+                else:
+                    # As a rank does whose peers of a data-parallel group have work: the collectives need it.
+                    self._dummy_run(self.runner.decode_query_len, uniform_decode=True)
+                    self.judge.idled(step.number)
             if self.is_last and step.rows:
                 self.judge.consumed(step.number, step.number)
             self.judge.ended(step.number)
@@ -215,9 +229,13 @@ class Rank:
 
     def forward(self, metadata: Any, input_ids: Any, positions: Any, arriving: Any, hidden: Any) -> None:
         """The stand-in forward over the batch in hand; nothing for a dummy run without metadata."""
-        if not metadata or not self.rows:
-            return
         layout, context = self.schedule.layout, self._config.vllm.compilation_config.static_forward_context
+        if self._dummy and metadata:
+            for block in written_blocks(metadata, context, layout):
+                self.memory.pages[:, block] = OF_A_DUMMY
+            device.launched("dummy run")
+        if self._dummy or not metadata or not self.rows:
+            return
         batch = batch_of(metadata, context, layout, len(self.rows))
         self.judge.about_to_forward(self.step, self.rows, batch)
         count = len(self.rows)

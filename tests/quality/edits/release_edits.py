@@ -73,6 +73,7 @@ EDITS = (
     Edit(RUNNER, "GPUModelRunner.update_requests", "drop", "zero_block_ids"),
     Edit(RUNNER, "GPUModelRunner.update_requests", "drop", "copy_kv_cache_blocks_inplace"),
     Edit(RUNNER, "GPUModelRunner.update_requests", "drop", "append_block_ids"),
+    Edit(TABLE, "BlockTables.get_dummy_block_tables", "value", "return", "tuple(self.input_block_tables)"),
     # The scheduler.
     Edit(ASYNC, "AsyncScheduler._update_after_schedule", "value", "next_decode_eligible_step", "self.current_step"),
     Edit(ASYNC, "AsyncScheduler._update_request_with_output", "negate", "status_before_update"),
