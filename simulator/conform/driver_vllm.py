@@ -209,8 +209,8 @@ class Released:
         api, o = self.api, self.options
         speculative = self.config.speculative_config
         # Before 0.30 a drafter of the Eagle kind always drops.
-        asks = getattr(speculative, "use_eagle_block_drop", None) or getattr(speculative, "use_eagle", bool)
-        drops = asks()
+        asked = "use_eagle_block_drop" if hasattr(speculative, "use_eagle_block_drop") else "use_eagle"
+        drops = speculative is not None and getattr(speculative, asked)()
         for group in groups:
             # Releases tell the drafter's group by its place or by its layer specs; both come to this.
             group.is_eagle_group = drops and o["marks_draft_group"] and DRAFT_LAYER in group.layer_names
