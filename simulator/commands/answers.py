@@ -221,12 +221,6 @@ ANSWERS: Mapping[str, type[msgspec.Struct]] = {
 """By command; the catalogue's is where the catalogue is."""
 
 
-def schema_of(answer: type[msgspec.Struct]) -> str:
-    """The name and version of an answer: "stalerow.run/1"."""
-    (schema,) = [str(field.default) for field in msgspec.structs.fields(answer) if field.name == "schema"]
-    return schema
-
-
 def json_schema(answer: type[msgspec.Struct]) -> dict[str, Any]:
     """JSON Schema (2020-12) of an answer."""
     return msgspec.json.schema(answer)

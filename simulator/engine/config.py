@@ -203,17 +203,6 @@ class EngineConfig:
         states = 1 + self.num_speculative_tokens
         return sum(states if group.kind == "recurrent" else 1 for group in self.groups)
 
-    def max_blocks_per_request(self, prompt_len: int, max_tokens: int) -> int:
-        """Blocks (without the null block) that surely let one request run to its end alone in the pool.
-
-        A recurrent group holds the running column, its speculative columns, and one column per step in flight
-        plus the two that wait to be retired.
-        """
-        last = min(prompt_len + max_tokens + 2 * (1 + self.num_speculative_tokens), self.max_model_len)
-        states = 4 + self.num_speculative_tokens + self.max_inflight_steps
-        return sum(states if group.kind == "recurrent" else -(-last // group.block_size) + 1 for group in self.groups)
-
-
 def check_draft_ranges(ranges: DraftRanges) -> None:
     """ValueError unless the ranges of rows begin at 1, follow each other and do not overlap."""
     last = 0

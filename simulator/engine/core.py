@@ -85,11 +85,6 @@ class EngineCore:
         return len(self._fifo) < self.config.max_inflight_steps and self.scheduler.has_requests
 
     @property
-    def must_process(self) -> bool:
-        """Whether the engine can do nothing but wait for its oldest step."""
-        return bool(self._fifo) and not self.can_schedule
-
-    @property
     def inflight(self) -> tuple[int, ...]:
         """Numbers of the steps scheduled and not processed, oldest first."""
         return tuple(step.number for step in self._fifo)

@@ -162,7 +162,7 @@ class RankJudge(Watch):
         damage = np.array(host(rank.damage))[: batch.num_rows]
         ran = None
         if stored is not None and rank.forwarded is not None:
-            ran = Ran(rank.forwarded, rank.tables, rank.slots, stored, damage)
+            ran = Ran(rank.forwarded, rank.tables, rank.slots, stored)
         before = self.shadow.copy() if damage.any() else self.shadow
         hashes = self.planner.hash_table(batch.step, batch.rows, rank.span + 1)
         self._shadow.forward(self.ledger, rows, hashes, np.array(host(rank.arriving)), ran)

@@ -27,7 +27,6 @@ class Ran(NamedTuple):
     tables: BlockTables
     slots: SlotState
     stored: Sequence[tuple[Any, np.ndarray]]
-    damage: np.ndarray
 
 
 class Shadow:
@@ -53,8 +52,8 @@ class Shadow:
         hashes: np.ndarray,
         activation_in: np.ndarray,
         ran: Ran | None = None,
-    ) -> np.ndarray:
-        """Apply the step to the shadow. Returns damage int64 [rows, units]: nonzero where the shadow was wrong already.
+    ) -> None:
+        """Apply the step to the shadow.
 
         hashes: int64 [rows, L]; activation_in: int64 [rows]. ran: what the rank ran, if that was the reference on pages
         equal to the shadow's.
@@ -89,10 +88,9 @@ class Shadow:
         if ran is not None and self._same(step, ran):
             for where, values in ran.stored:
                 self.pool.array[where] = values
-            return ran.damage
+            return
         damage, leaving = np.zeros((n, self.units), dtype=np.int64), np.zeros(n, dtype=np.int64)
         forward(self.pool, self._tables, self._slots, step, damage, leaving)
-        return damage
 
     def _written(self, rows: Sequence[PlanRow], indices: np.ndarray) -> set[int]:
         """Blocks that a step may write: those of all state indices, and of the positions that are computed."""

@@ -7,7 +7,7 @@ operation. Kernels come from the kernel set; numbers come from the engine's step
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from itertools import accumulate, chain
 from typing import Any, Protocol
 
@@ -251,11 +251,3 @@ class Rank:
             self.device(made.num_sampled, "int32"),
             self.device(made.num_rejected, "int32"),
         )
-
-    def slot_values(self, request: str) -> Mapping[str, int] | None:
-        """The rank's own numbers for a request: state_idx, num_accepted, num_computed."""
-        slot = self.slot_index(request)
-        if slot is None:
-            return None
-        names = ("state_idx", "num_accepted", "num_computed")
-        return {n: int(self.backend.to_host(getattr(self.slots, n))[slot]) for n in names}

@@ -36,6 +36,10 @@ class _Operation(msgspec.Struct, frozen=True, eq=False, kw_only=True):
         return self.step
 
 
+class _OfBatch(_Operation, frozen=True, eq=False, kw_only=True):
+    batch: Batch
+
+
 class Seat(NamedTuple):
     """An admitted request's place: its slot (-1 under runner V1) and the step at which the slot was freed before."""
 
@@ -103,53 +107,46 @@ class BlockCounts(_Operation, frozen=True, eq=False, kw_only=True):
     counts: Sequence[Sequence[int]]
 
 
-class CommitRows(_Operation, frozen=True, eq=False, kw_only=True):
+class CommitRows(_OfBatch, frozen=True, eq=False, kw_only=True):
     """Runner V1: the per-row numbers and tokens of the batch, as the host holds them."""
 
     kind = "rows"
-    batch: Batch
 
 
-class Gather(_Operation, frozen=True, eq=False, kw_only=True):
+class Gather(_OfBatch, frozen=True, eq=False, kw_only=True):
     """The batch's rows of the persistent tables go to the gathered tables, its lengths to `seq_lens`."""
 
     kind = "gather"
-    batch: Batch
 
 
-class Preprocess(_Operation, frozen=True, eq=False, kw_only=True):
+class Preprocess(_OfBatch, frozen=True, eq=False, kw_only=True):
     """The running columns move on to where the batch's tokens end."""
 
     kind = "preprocess"
-    batch: Batch
 
 
-class Precopy(_Operation, frozen=True, eq=False, kw_only=True):
+class Precopy(_OfBatch, frozen=True, eq=False, kw_only=True):
     """Accepted states move from the old running columns to the new ones."""
 
     kind = "precopy"
-    batch: Batch
 
 
-class Indices(_Operation, frozen=True, eq=False, kw_only=True):
+class Indices(_OfBatch, frozen=True, eq=False, kw_only=True):
     """The aligned state indices for the forward."""
 
     kind = "indices"
-    batch: Batch
 
 
-class Forward(_Operation, frozen=True, eq=False, kw_only=True):
+class Forward(_OfBatch, frozen=True, eq=False, kw_only=True):
     """The stand-in forward over the batch."""
 
     kind = "forward"
-    batch: Batch
 
 
-class Sample(_Operation, frozen=True, eq=False, kw_only=True):
+class Sample(_OfBatch, frozen=True, eq=False, kw_only=True):
     """Last rank: the batch's tokens are sampled."""
 
     kind = "sample"
-    batch: Batch
 
 
 class Broadcast(_Operation, frozen=True, eq=False, kw_only=True):
@@ -198,18 +195,16 @@ class Postprocess(_OfOutput, frozen=True, eq=False, kw_only=True):
     kind = "postprocess"
 
 
-class Advance(_Operation, frozen=True, eq=False, kw_only=True):
+class Advance(_OfBatch, frozen=True, eq=False, kw_only=True):
     """Non-last rank: num_computed_tokens grows by the scheduled counts, before the output is known."""
 
     kind = "advance"
-    batch: Batch
 
 
-class FillAccepted(_Operation, frozen=True, eq=False, kw_only=True):
+class FillAccepted(_OfBatch, frozen=True, eq=False, kw_only=True):
     """Non-last rank: num_accepted of the batch becomes 1, since some row needs no sample."""
 
     kind = "fill_accepted"
-    batch: Batch
 
 
 class Dummy(_Operation, frozen=True, eq=False, kw_only=True):

@@ -1,4 +1,4 @@
-"""A schedule from choices: the one generator behind seeds, Hypothesis and exhaustive search.
+"""A schedule from choices: the one generator behind seeds and Hypothesis.
 
 Every choice goes through a `Chooser`, and the first option is always the simplest, so that shrinking a list of
 choices shrinks the schedule. What there may be several of (requests, holds) is drawn as a count, whose options grow

@@ -16,7 +16,10 @@ CALLED_FROM_OUTSIDE = {
 DISCOVERED = {"Fault": "faults.registry finds them by their `name`"}
 """Base classes whose subclasses are found, not named."""
 
-OVERRIDES = {"_to_string": "llvmlite asks a type for its text"}
+OVERRIDES = {
+    "_to_string": "llvmlite asks a type for its text",
+    "delete": "Hypothesis asks an example database for it",
+}
 """Definitions that a library calls."""
 
 
@@ -72,3 +75,41 @@ MIRRORED = (
 
 WITHOUT_OWN_TESTS: dict[str, str] = {}
 """Modules of these that have none."""
+
+FOR_TESTS = {
+    "simulator/commands/answers.py:ANSWERS": "all that commands answer with: tests hold docs and schemas against it",
+    "simulator/engine/block_pool.py:free_queue": "the order of the queue is what its tests state, and nobody else's",
+    "simulator/engine/block_pool.py:ref_count": "invariants add up who holds a block",
+}
+"""Definitions that nothing but tests uses."""
+
+_ARGUMENTS = "kernels over the same arrays: Triton passes each argument by itself, so heads and calls repeat"
+_HEAD = "a form of a protocol repeats the head, which the type check compares"
+_TABLE = "a backend says of every launch what runs it"
+
+WRITTEN_TWICE = {
+    ("kernels/align/postprocess_triton.py:postprocess_kernel", "kernels/align/precopy_triton.py:precopy_kernel"): (
+        _ARGUMENTS
+    ),
+    (
+        "kernels/own/forward_triton_read.py:read_states_kernel",
+        "kernels/own/forward_triton_write.py:write_states_kernel",
+    ): _ARGUMENTS,
+    ("kernels/own/forward_triton_read.py:read_kv_kernel", "kernels/own/forward_triton_write.py:write_kv_kernel"): (
+        _ARGUMENTS
+    ),
+    ("kernels/own/tables_triton.py:apply_writes", "kernels/own/update_triton.py:seed_slots"): _ARGUMENTS,
+    (
+        "kernels/own/universes.py:UniverseOperators.check_pages",
+        "kernels/own/universes_triton.py:TritonUniverses.check_pages",
+    ): _HEAD,
+    ("kernels/own/operators.py:ReferenceOperators", "kernels/own/operators_triton.py:TritonOperators"): _TABLE,
+    ("kernels/own/operators_interpreted.py:InterpretedOperators", "kernels/own/operators_triton.py:TritonOperators"): (
+        _TABLE
+    ),
+    ("simulator/rank/operations.py", "simulator/rank/operations.py"): "a vocabulary: a struct for each kind, all alike",
+    ("kernels/external/convention.py:convention", "kernels/own/forward_triton.py:TritonForward._launch"): (
+        "ten arguments that are called what they are, alike by chance"
+    ),
+}
+"""Pairs of places that share lines: a file, or a file and a definition in it, and why both have them."""

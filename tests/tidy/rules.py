@@ -137,6 +137,29 @@ def no_dead_definitions(repository: Repository) -> Iterator[str]:
 
 
 @rule
+def nothing_is_for_tests_alone(repository: Repository) -> Iterator[str]:
+    """What the packages define is used by themselves, or named in a page, but for what is listed with a reason."""
+    used: set[str] = set()
+    for path, text in repository.files.items():
+        if path.startswith("tests/"):
+            continue
+        if path.endswith(".py"):
+            used |= _uses(parse_of(repository, path))
+        elif path.endswith((".toml", ".js", ".html", ".md", ".yml", ".yaml")) or path == ".ci/run":
+            used.update(WORD.findall(text))
+    alone = set()
+    for path, tree in repository.python:
+        if path.split("/")[0] not in PACKAGES or path in known.CALLED_FROM_OUTSIDE:
+            continue
+        for name, line in _definitions(tree):
+            if name not in used and name not in known.OVERRIDES and not name.startswith("__"):
+                alone.add(f"{path}:{name}")
+                if f"{path}:{name}" not in known.FOR_TESTS:
+                    yield f"{path}:{line} {name} is used by tests alone"
+    yield from (f"known.FOR_TESTS lists {name}, which is not" for name in sorted(set(known.FOR_TESTS) - alone))
+
+
+@rule
 def every_operation_is_judged(repository: Repository) -> Iterator[str]:
     """Each struct of `rank/operations.py` is in its union, and the oracle's match has a case for each and no other."""
     operations = parse_of(repository, "simulator/rank/operations.py")

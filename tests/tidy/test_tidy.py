@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import known
 import pytest
+import twice  # noqa: F401
 import wording  # noqa: F401
 from repository import Repository
 from rules import RULES
@@ -42,6 +43,19 @@ def edited(path: str, old: str, new: str) -> Callable[[Repository], Changes]:
 def first_line_of(path: str, line: str) -> Callable[[Repository], Changes]:
     """An import more at the end of a file, whatever is in it."""
     return lambda repository: {path: f"{repository.files[path]}\n{line}\n"}
+
+
+def copied(path: str, first: str, last: str, renamed: dict[str, str] | None = None) -> Callable[[Repository], Changes]:
+    """A file more, with the lines of another from one text to the next, and other names in them."""
+
+    def change(repository: Repository) -> Changes:
+        text = repository.files[path]
+        lines = text[text.index(first) : text.index(last)]
+        for old, new in (renamed or {}).items():
+            lines = lines.replace(old, new)
+        return {"simulator/rank/again.py": f'"""Again."""\n\n\n{lines}'}
+
+    return change
 
 
 def longer(path: str, lines: int) -> Callable[[Repository], Changes]:
@@ -84,6 +98,12 @@ BROKEN = [
         first_line_of(RANK, "class A:\n    def nor_" + "this(self): pass\nA"),
         "this is used nowhere",
     ),
+    ("nothing_is_for_tests_alone", first_line_of(RANK, "def only_tests(): pass"), "only_tests is used by tests alone"),
+    (
+        "nothing_is_for_tests_alone",
+        lambda _: {"simulator/engine/block_pool.py": None},
+        "block_pool.py:ref_count, which is not",
+    ),
     (
         "every_operation_is_judged",
         edited("simulator/oracle/watch.py", "                | Dummy()\n", ""),
@@ -114,6 +134,17 @@ BROKEN = [
     ("examples_are_still_named", lambda r: dict.fromkeys(p for p in r.files if p.endswith((".md", ".py"))), "mine.py"),
     ("tests_mirror_the_code", lambda _: {"tests/simulator/rank/test_ring.py": None}, "rank/ring.py has no tests/"),
     ("tests_mirror_the_code", added("simulator/oracle/explain/new.py", '"""New."""\n'), "explain/test_new.py"),
+    ("nothing_is_written_twice", copied("kernels/own/update.py", "def post_update(", "def advance_"), "post_update"),
+    (
+        "nothing_is_written_twice",
+        copied("kernels/own/update.py", "def post_update(", "def advance_", {"slot": "place", "row": "line"}),
+        "kernels/own/update.py:post_update",
+    ),
+    (
+        "nothing_is_written_twice",
+        lambda r: {"kernels/own/operators_triton.py": '"""Empty."""\n'},
+        "TritonOperators, which share no 10 lines",
+    ),
     ("words_are_our_own", added("simulator/docs/new.md", "It lies in " + "/ho" + "me/me/x."), "a path of one machine"),
     (
         "words_are_our_own",
@@ -153,5 +184,13 @@ def test_every_rule_is_broken_somewhere() -> None:
 
 
 def test_what_is_let_pass_has_a_reason() -> None:
-    lists = (known.CALLED_FROM_OUTSIDE, known.DISCOVERED, known.NOT_OURS, known.WITHOUT_OWN_TESTS)
+    lists = (
+        known.WRITTEN_TWICE,
+        known.FOR_TESTS,
+        known.OVERRIDES,
+        known.CALLED_FROM_OUTSIDE,
+        known.DISCOVERED,
+        known.NOT_OURS,
+        known.WITHOUT_OWN_TESTS,
+    )
     assert all(len(reason.split()) >= 1 for listed in lists for reason in listed.values())

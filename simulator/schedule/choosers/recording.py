@@ -66,16 +66,6 @@ class RecordingOrder:
         return deviations(self.decisions)
 
 
-class PickedOrder:
-    """Lets a generator's `Chooser` decide the order of a run."""
-
-    def __init__(self, chooser: Chooser) -> None:
-        self._chooser = chooser
-
-    def next(self, enabled: Sequence[str], pending: Pending) -> int:
-        return self._chooser.pick(len(enabled), "next actor")
-
-
 def deviations(decisions: Sequence[Decision]) -> Order:
     """The decisions as deviations from the canonical order: as picks, or as holds where those are fewer."""
     picks = tuple((at, decision.choice) for at, decision in enumerate(decisions) if decision.choice)

@@ -23,6 +23,17 @@ _STATES = (
 )
 _HANDED = _STATES.replace(": tl.int64", "")
 
+_SLOT_OF_PROGRAM = """    batch_idx = tl.program_id(0)
+    if tl.program_id(2) > 0:
+        return
+    if HAS_IDX_MAPPING:
+        req_idx = tl.load(idx_mapping_ptr + batch_idx)
+        if req_idx < 0:
+            return
+    else:
+        req_idx = batch_idx
+"""
+
 KERNELS = f"""{_POISON}
 import os
 from vllm.config import CacheConfig
@@ -93,16 +104,7 @@ def precopy_mamba_align_fused_kernel(
     COPY_BLOCK_SIZE: tl.constexpr, CONV_STATE_DIM_FIRST: tl.constexpr, HAS_IDX_MAPPING: tl.constexpr = True,
     TEMPORAL_TILES: tl.constexpr = 1,
 ):
-    batch_idx = tl.program_id(0)
-    if tl.program_id(2) > 0:
-        return
-    if HAS_IDX_MAPPING:
-        req_idx = tl.load(idx_mapping_ptr + batch_idx)
-        if req_idx < 0:
-            return
-    else:
-        req_idx = batch_idx
-    source = tl.load(src_col_ptr + req_idx)
+{_SLOT_OF_PROGRAM}    source = tl.load(src_col_ptr + req_idx)
     target = tl.load(mamba_state_idx_ptr + req_idx)
     if source < 0 or source == target:
         return
@@ -118,16 +120,7 @@ def postprocess_mamba_fused_kernel(
     HAS_IDX_MAPPING: tl.constexpr = False, PRECOMPUTED_NEW_COMPUTED: tl.constexpr = False,
     TEMPORAL_TILES: tl.constexpr = 1,
 ):
-    batch_idx = tl.program_id(0)
-    state = tl.program_id(1)
-    if tl.program_id(2) > 0:
-        return
-    if HAS_IDX_MAPPING:
-        req_idx = tl.load(idx_mapping_ptr + batch_idx)
-        if req_idx < 0:
-            return
-    else:
-        req_idx = batch_idx
+{_SLOT_OF_PROGRAM}    state = tl.program_id(1)
     accepted = tl.load(num_accepted_tokens_ptr + req_idx)
     running = tl.load(mamba_state_idx_ptr + req_idx)
     total = tl.load(num_computed_tokens_ptr + req_idx)

@@ -8,7 +8,7 @@ import pytest
 from stalerow.scenarios.command import ScenariosAnswer
 from stalerow.scenarios.program import COMMANDS, main
 from stalerow.simulator.commands import answers
-from stalerow.simulator.commands.answers import ANSWERS, json_schema, schema_of
+from stalerow.simulator.commands.answers import ANSWERS, json_schema
 
 ALL = {**ANSWERS, "scenarios": ScenariosAnswer}
 REFERENCE = ("--kernels", "reference:batch-row")
@@ -28,6 +28,11 @@ COMMAND_LINES = {
     "failures": ["failures", "list"],
     "scenarios": ["scenarios", "run", "stale-row"],
 }
+
+
+def schema_of(answer: type[msgspec.Struct]) -> str:
+    (schema,) = [str(field.default) for field in msgspec.structs.fields(answer) if field.name == "schema"]
+    return schema
 
 
 @pytest.fixture(autouse=True)

@@ -12,23 +12,13 @@ from pathlib import Path
 
 import pytest
 
-from stalerow.simulator.commands.cli import main
 from stalerow.simulator.conform import live
 from stalerow.simulator.conform.workloads import random_task
 
 TRACES = Path(__file__).parents[2] / "data" / "traces"
 ONE = TRACES / "v032_09_P1_K4_B8_full_accept.json.gz"
 PYTHON = "STALEROW_VLLM_PYTHON"
-
-
-@pytest.fixture
-def stalerow(capsys):
-    def call(*arguments):
-        code = main(["conform", *map(str, arguments)])
-        printed = capsys.readouterr()
-        return code, printed.out, printed.err
-
-    return call
+COMMAND = "conform"
 
 
 def test_a_folder_of_recorded_runs_agrees(stalerow):

@@ -7,21 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from stalerow.simulator.commands.cli import main
-
 TRACES = Path(__file__).parents[2] / "data" / "traces"
 PREEMPT = TRACES / "v032_04_P2_K2_preempt_resume.json.gz"
 PYTHON = "STALEROW_VLLM_PYTHON"
-
-
-@pytest.fixture
-def stalerow(capsys):
-    def call(*arguments):
-        code = main(["run", *map(str, arguments)])
-        printed = capsys.readouterr()
-        return code, printed.out, printed.err
-
-    return call
+COMMAND = "run"
 
 
 def test_a_recorded_run_drives_kernels_and_oracle(stalerow, tmp_path):

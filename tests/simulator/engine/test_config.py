@@ -77,6 +77,14 @@ def test_block_sizes_of_mixed_groups():
     assert (config.scheduler_block_size, config.hash_block_size, config.recurrent_block_size) == (48, 8, 16)
 
 
+def worst_case(config: EngineConfig, tokens: int) -> int:
+    """Blocks of one request: a recurrent group holds the running column, its speculative columns, and one for each step
+    in flight and two more that wait to be retired; attention has all tokens and those of drafts that are in flight."""
+    last = min(tokens + 2 * (1 + config.num_speculative_tokens), config.max_model_len)
+    states = 4 + config.num_speculative_tokens + config.max_inflight_steps
+    return sum(states if group.kind == "recurrent" else -(-last // group.block_size) + 1 for group in config.groups)
+
+
 def test_a_pool_of_the_worst_case_never_preempts_a_request_that_is_alone():
     from engine_driver import Driver, prompt
 
@@ -85,7 +93,7 @@ def test_a_pool_of_the_worst_case_never_preempts_a_request_that_is_alone():
             config = EngineConfig(hybrid(4), 1000, stages, drafts, max_model_len=200)
             core = engine(
                 groups=hybrid(4),
-                num_blocks=1 + config.max_blocks_per_request(50, 100),
+                num_blocks=1 + worst_case(config, 150),
                 pipeline_parallel_size=stages,
                 num_speculative_tokens=drafts,
                 max_model_len=200,

@@ -13,19 +13,11 @@ from stalerow.simulator.rank.released import RefusedLayout, check_layout, worker
 from stalerow.simulator.schedule.generate import from_seed
 
 SCHEDULE = from_seed(3, pp=2)
-CONVENTION = CallingConvention(
-    binds="slot",
-    binds_when="cache_init",
-    indices_bind="slot",
-    copy_row="slot",
-    zero_padding=True,
-    clears_dirty_rows=True,
-    seed_unit="mamba",
-    accepted="snapshot",
-    tiles=1,
-    ds_conv_with_drafts=True,
-    draftless_decode="spec",
-    temporal_alignment=1,
+CONVENTION = msgspec.json.decode(
+    """{"binds": "slot", "binds_when": "cache_init", "indices_bind": "slot", "copy_row": "slot", "zero_padding": true,
+    "clears_dirty_rows": true, "seed_unit": "mamba", "accepted": "snapshot", "tiles": 1, "ds_conv_with_drafts": true,
+    "draftless_decode": "spec", "temporal_alignment": 1}""",
+    type=CallingConvention,
 )
 
 

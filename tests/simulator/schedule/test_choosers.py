@@ -1,6 +1,4 @@
-"""Choosers: one decides, another keeps, a third tries everything."""
-
-import itertools
+"""Choosers: one decides, another keeps."""
 
 import pytest
 from hypothesis import given
@@ -13,11 +11,10 @@ from stalerow.simulator.run.ordering import canonical_decisions
 from stalerow.simulator.run.outcome import run
 from stalerow.simulator.schedule.choosers import Event, Place
 from stalerow.simulator.schedule.choosers.checking import CheckingOrder
-from stalerow.simulator.schedule.choosers.exhaustive import ExhaustiveChooser
 from stalerow.simulator.schedule.choosers.given import GivenOrder
 from stalerow.simulator.schedule.choosers.hypothesis import HypothesisChooser
 from stalerow.simulator.schedule.choosers.recorded import RecordedChooser
-from stalerow.simulator.schedule.choosers.recording import Decision, PickedOrder, RecordingChooser, deviations
+from stalerow.simulator.schedule.choosers.recording import Decision, RecordingChooser, deviations
 from stalerow.simulator.schedule.choosers.seeded import SeededChooser
 from stalerow.simulator.schedule.generate import from_seed, generate
 from stalerow.simulator.schedule.order import Order
@@ -41,44 +38,6 @@ def test_no_picks_at_all_is_the_simplest_schedule():
     assert schedule.pipeline.pp == 2
     assert schedule.order.deviations == 0
     assert not schedule.aborts
-
-
-def test_exhaustive_tries_every_list_of_picks_once_in_order():
-    chooser = ExhaustiveChooser()
-    seen = []
-    while chooser.more():
-        first = chooser.pick(3, "a")
-        seen.append((first, chooser.pick(2, "b") if first else 0, chooser.pick(2, "c")))
-    expected = [(0, 0, c) for c in range(2)]
-    expected += [(a, b, c) for a, b, c in itertools.product((1, 2), range(2), range(2))]
-    assert seen == expected
-    assert chooser.runs == len(expected)
-
-
-def test_exhaustive_varies_the_first_picks_only_when_bounded():
-    chooser = ExhaustiveChooser(depth=2)
-    seen = []
-    while chooser.more():
-        seen.append(tuple(chooser.pick(2, "") for _ in range(4)))
-    assert seen == [(0, 0, 0, 0), (0, 1, 0, 0), (1, 0, 0, 0), (1, 1, 0, 0)]
-
-
-def test_exhaustive_refuses_a_run_that_is_not_a_function_of_its_picks():
-    chooser = ExhaustiveChooser()
-    sizes = iter([2, 3])
-    chooser.more()
-    chooser.pick(next(sizes), "drifting")
-    chooser.more()
-    with pytest.raises(ValueError, match="drifting"):
-        chooser.pick(next(sizes), "drifting")
-
-
-def test_every_order_of_the_first_events_is_clean():
-    schedule = generate(RecordedChooser([]))
-    chooser = ExhaustiveChooser(depth=5)
-    while chooser.more():
-        assert run(schedule, REQ_IDX, order=PickedOrder(chooser)).clean
-    assert chooser.runs > 10
 
 
 RULES = (Uniform(seed=1), Priorities(seed=1), Priorities(seed=2, depth=1, horizon=50), PartialOrder(seed=1))

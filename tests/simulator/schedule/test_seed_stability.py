@@ -7,7 +7,6 @@ import pytest
 
 from stalerow.simulator.schedule import generate as module
 from stalerow.simulator.schedule import values
-from stalerow.simulator.schedule.choosers.exhaustive import ExhaustiveChooser
 from stalerow.simulator.schedule.choosers.family import FamilyChooser, seeded
 from stalerow.simulator.schedule.choosers.features import FeatureChooser
 from stalerow.simulator.schedule.generate import from_seed, generate
@@ -96,11 +95,3 @@ def test_some_prompts_are_dozens_of_blocks_long_and_most_schedules_stay_short() 
     assert 0.08 < sum(b >= 8 for b in blocks) / len(blocks) < 0.3
     assert sum(b >= 24 for b in blocks) >= 10
     assert max(r.max_tokens for s in schedules for r in s.requests) > 40
-
-
-def test_exhaustive_search_goes_through_the_same_generator() -> None:
-    chooser, seen = ExhaustiveChooser(depth=2), []
-    while chooser.more():
-        seen.append(generate(chooser))
-    assert {s.pipeline.pp for s in seen} == {*module.PP_SIZES}
-    assert {s.pipeline.runner for s in seen} == {"v1", "v2"}

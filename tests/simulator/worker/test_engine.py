@@ -5,7 +5,6 @@ import os
 
 import pytest
 
-from stalerow.kernels.base.layout import GroupSpec, Layout, StateSpec
 from stalerow.simulator.draw.finding import finding
 from stalerow.simulator.draw.picture import drawn
 from stalerow.simulator.draw.record import Executed
@@ -13,28 +12,30 @@ from stalerow.simulator.draw.recorder import recorded
 from stalerow.simulator.draw.trace import trace
 from stalerow.simulator.errors import UsageError
 from stalerow.simulator.schedule.draw import Draw
+from stalerow.simulator.schedule.file import from_builtins
 from stalerow.simulator.schedule.generate import from_draw
-from stalerow.simulator.schedule.values import Limits, Pipeline, Request, Schedule
 from stalerow.simulator.subject.subject import Subject
 from stalerow.simulator.worker.environment import environment
 
 SEEDS = range(8)
-ONE_TOKEN = Schedule(
-    pipeline=Pipeline(pp=1, drafts=2),
-    layout=Layout(
-        groups=(
-            GroupSpec("recurrent", 8, states=(StateSpec("conv", 4, 2), StateSpec("temporal", 8, 2))),
-            GroupSpec("attention", 8, kv_bytes=8),
-        ),
-        layers=1,
-        num_blocks=40,
-        num_drafts=2,
-    ),
-    limits=Limits(max_model_len=64),
-    requests=(
-        Request(id="r0", prompt_len=6, max_tokens=20, stream=0, accepted=(1,)),
-        Request(id="r1", arrival=5, prompt_len=1, max_tokens=8, stream=1, accepted=(1,)),
-    ),
+STATES = ({"kind": "conv", "dim": 4, "elem_size": 2}, {"kind": "temporal", "dim": 8, "elem_size": 2})
+GROUPS = (
+    {"kind": "recurrent", "block_size": 8, "states": STATES},
+    {"kind": "attention", "block_size": 8, "kv_bytes": 8},
+)
+REQUESTS = (
+    {"id": "r0", "prompt_len": 6, "max_tokens": 20, "stream": 0, "accepted": [1]},
+    {"id": "r1", "arrival": 5, "prompt_len": 1, "max_tokens": 8, "stream": 1, "accepted": [1]},
+)
+ONE_TOKEN = from_builtins(
+    {
+        "format": 2,
+        "pipeline": {"pp": 1, "drafts": 2},
+        "layout": {"groups": GROUPS, "layers": 1, "num_blocks": 40, "num_drafts": 2},
+        "limits": {"max_model_len": 64},
+        "requests": REQUESTS,
+    },
+    "here",
 )
 """A request of one token joins one that decodes."""
 
