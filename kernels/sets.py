@@ -27,7 +27,7 @@ class UnknownKernelSet(ValueError):
 
 
 def kernel_set(name: str, device: str = "auto") -> KernelSet:
-    """The kernel set called `name` on `device` (one of `stalerow.kernels.base.device.DEVICES`).
+    """The kernel set called `name` on `device` (one of `stalerow.kernels.own.devices.DEVICES`).
 
     Raises UnknownKernelSet for a name that is not known, DeviceError if the device cannot be had.
     """

@@ -45,7 +45,7 @@ __all__ = [
 
 
 def load(name: str, device: str) -> "KernelSet":
-    """The kernel set of the engine that `name` stands for, on `device` (see `stalerow.kernels.base.device.DEVICES`).
+    """The kernel set of the engine that `name` stands for, on `device` (see `stalerow.kernels.own.devices.DEVICES`).
 
     `name` is a release (``vllm==0.30.0``), a folder with the engine's package, or a ``mamba_utils.py``. The
     set's ``align`` has the engine's kernels and, as ``align.caller``, a `CallingConvention`; its other operators

@@ -10,8 +10,9 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from stalerow.kernels.align.kernels import AlignKernels, ReferenceAlign
-from stalerow.kernels.base.device import Backend, DeviceError, backend
+from stalerow.kernels.base.device import Backend, DeviceError
 from stalerow.kernels.own.chosen import operators
+from stalerow.kernels.own.devices import backend
 from stalerow.kernels.own.operators import Operators, ReferenceOperators
 
 ROW_IS_SLOT = {"req-idx": True, "batch-row": False}

@@ -86,7 +86,7 @@ def execute(args: argparse.Namespace) -> int:
         display.refuse(args, "--step and --until show the run in the terminal", "html", "trace", "json")
         from stalerow.simulator.draw.walk import asker, walk
 
-        walk(subject, schedule, out, until=args.until, ask=asker() if args.step else None, events=args.step)
+        walk(subject.run, schedule, out, until=args.until, ask=asker() if args.step else None, events=args.step)
         return 0
     if loaded is not None and loaded.failure.violation is None:
         replayed = _replay_without_violation(args.what, subject, schedule, loaded, out)

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from stalerow.simulator.draw.serving_record import Served
+    from stalerow.simulator.serve.job import ServeJob
     from stalerow.simulator.serve.report import RunResult
-    from stalerow.simulator.serve.sweep import ServeJob
     from stalerow.simulator.serve.workload import ServeRequest
 
 MOST = 1 << 24
@@ -87,13 +87,14 @@ def _engine(group: argparse._ArgumentGroup) -> None:
 
 
 def execute(args: argparse.Namespace) -> int:
+    from stalerow.simulator.campaign.sweep import run_jobs
     from stalerow.simulator.commands.screen.progress import progress
     from stalerow.simulator.commands.screen.serving import print_serving
     from stalerow.simulator.draw.serving_record import serve_recorded
     from stalerow.simulator.serve.acceptance import from_mean, from_rates
     from stalerow.simulator.serve.costs import with_changes
+    from stalerow.simulator.serve.job import ServeJob, serve
     from stalerow.simulator.serve.settings import ServeOptions
-    from stalerow.simulator.serve.sweep import ServeJob, run_jobs, serve
     from stalerow.simulator.subject.subject import Subject
 
     drafts = args.num_speculative_tokens
@@ -104,12 +105,12 @@ def execute(args: argparse.Namespace) -> int:
     else:
         acceptance = from_mean(args.acceptance_length or 1 + (MEAN_ACCEPTANCE_LENGTH - 1) * drafts / 4, drafts)
     requests = _requests(args)
-    for name in args.kernels:
-        Subject(kernels=name, device=args.device).check()
+    subjects = [Subject(kernels=name, device=args.device) for name in args.kernels]
+    for subject in subjects:
+        subject.check()
     jobs = [
         ServeJob(
-            kernels=kernels,
-            device=args.device,
+            subject=subject,
             options=ServeOptions(
                 pipeline_parallel_size=pp,
                 num_speculative_tokens=drafts,
@@ -131,7 +132,7 @@ def execute(args: argparse.Namespace) -> int:
         )
         for concurrency in args.max_concurrency
         for pp in args.pipeline_parallel_size
-        for kernels in args.kernels
+        for subject in subjects
     ]
     workers = job_count(args.jobs) if all(k.startswith("reference:") for k in args.kernels) else args.jobs or 1
     _check_memory(jobs, workers)

@@ -5,6 +5,7 @@ Made once, walked in either direction. A run that ends in an error is kept up to
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -16,9 +17,10 @@ from stalerow.simulator.rank.operations import Forward, Operation
 
 if TYPE_CHECKING:
     from stalerow.simulator.run.outcome import Outcome
-    from stalerow.simulator.run.simulation import Simulation
+    from stalerow.simulator.run.simulation import Observer, Simulation
     from stalerow.simulator.schedule.values import Schedule
-    from stalerow.simulator.subject.subject import Subject
+
+    Run = Callable[[Schedule, Observer], Outcome]
 
 
 class Frame(msgspec.Struct, frozen=True):
@@ -63,11 +65,11 @@ class Film:
         )
 
 
-def filmed(subject: Subject, schedule: Schedule) -> tuple[list[Frame], Outcome | None, Exception | None]:
+def filmed(run: Run, schedule: Schedule) -> tuple[list[Frame], Outcome | None, Exception | None]:
     """Every event of a run, and its outcome or the error that ended it."""
     film = Film()
     try:
-        return film.frames, subject.run(schedule, film), None
+        return film.frames, run(schedule, film), None
     except Exception as error:
         # Shown up to here, then raised again by who asked for it: what led to an error is what one wants to see.
         return film.frames, None, error

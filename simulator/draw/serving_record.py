@@ -30,10 +30,9 @@ from stalerow.simulator.engine.core import Delivered
 from stalerow.simulator.engine.step import Step
 from stalerow.simulator.rank.operations import Operation
 from stalerow.simulator.rank.v2 import RankV2
+from stalerow.simulator.serve.job import ServeJob, serve
 from stalerow.simulator.serve.report import RunResult
-from stalerow.simulator.serve.sweep import ServeJob, serve
 from stalerow.simulator.serve.workload import longest
-from stalerow.simulator.subject.subject import Subject
 
 STEPS_BEFORE, STEPS_AFTER = 12, 3
 """Steps that a page shows before the one that met damage, and after it; of a run without damage the last ones. A state
@@ -94,7 +93,7 @@ class ServingRecorder:
         """All that was kept, or what a page shows of it, events by their start."""
         options = job.options
         schedule = options.schedule(longest(job.requests))
-        kernels = Subject(kernels=job.kernels, device=job.device).load()
+        kernels = job.subject.load()
         steps = range(1, result.steps + 1) if whole else _shown(result)
         kept = sorted((pair for pair in self._seen if pair[0].step in steps), key=lambda pair: pair[1].start)
         return Record(

@@ -18,9 +18,9 @@ from stalerow.simulator.draw.prose import say
 from stalerow.simulator.oracle.explain.numbers import counted
 
 if TYPE_CHECKING:
+    from stalerow.simulator.draw.film import Run
     from stalerow.simulator.run.outcome import Outcome
     from stalerow.simulator.schedule.values import Schedule
-    from stalerow.simulator.subject.subject import Subject
 
 Until = int | Literal["violation"]
 KEYS = (
@@ -44,7 +44,7 @@ ARROWS = (("C", "n"), ("D", "b"), ("H", "g"), ("F", "G"))
 
 
 def walk(
-    subject: Subject,
+    run: Run,
     schedule: Schedule,
     out: Console,
     *,
@@ -57,7 +57,7 @@ def walk(
     `until` is a step that every rank has to have run, or the first violation. `ask` prompts for what to do next; None
     prints the state after every event.
     """
-    frames, outcome, error = filmed(subject, schedule)
+    frames, outcome, error = filmed(run, schedule)
     walker = _Walker(frames, out)
     at = walker.find(until) if until is not None else 0
     if until is not None:

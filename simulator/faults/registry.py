@@ -25,10 +25,9 @@ from stalerow.simulator.faults.combine import Faults
 @functools.cache
 def builtin_faults() -> Mapping[str, type[Fault]]:
     """The catalogue's faults by name, in alphabetical order."""
-    package = importlib.import_module("stalerow.simulator.faults")
     found: dict[str, type[Fault]] = {}
-    for module in pkgutil.iter_modules(package.__path__):
-        for fault in _faults_of(importlib.import_module(f"{package.__name__}.{module.name}")):
+    for module in pkgutil.iter_modules([str(Path(__file__).parent)]):
+        for fault in _faults_of(importlib.import_module(f"{__package__}.{module.name}")):
             found[fault.name] = fault
     return dict(sorted(found.items()))
 

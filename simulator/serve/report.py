@@ -1,7 +1,7 @@
 """What a finished serving run showed: broken requests, outputs, cache contents and latencies, as one value.
 
 Outputs are compared with what each request alone would have answered, computed here without engine, ranks or memory.
-`sweep` makes one `RunResult` a run; `commands.screen` prints a table of them; the command writes them as JSON.
+`job` makes one `RunResult` a run; `commands.screen` prints a table of them; the command writes them as JSON.
 """
 
 from __future__ import annotations

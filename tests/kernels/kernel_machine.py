@@ -12,10 +12,10 @@ from collections.abc import Iterator
 import numpy as np
 
 from stalerow.kernels.base.binding import Binding, Cache, bind_cache
-from stalerow.kernels.base.device import backend
 from stalerow.kernels.base.layout import Layout
 from stalerow.kernels.base.memory import BlockTables, Pool, SlotState
 from stalerow.kernels.base.patterns import decode, salt
+from stalerow.kernels.own.devices import backend
 from stalerow.kernels.own.forward import ForwardStep
 from stalerow.kernels.own.forward_classes import forward_classes
 from stalerow.kernels.sets import KernelSet

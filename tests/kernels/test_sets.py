@@ -5,7 +5,8 @@ import sys
 
 import pytest
 
-from stalerow.kernels.base.device import DeviceError, backend
+from stalerow.kernels.base.device import DeviceError
+from stalerow.kernels.own.devices import backend
 from stalerow.kernels.sets import KERNEL_SETS, UnknownKernelSet, kernel_set
 
 
@@ -66,7 +67,7 @@ def test_without_llvmlite_one_line_says_so_and_the_interpreter_runs():
 
 def test_a_triton_that_compiles_already_cannot_interpret():
     code = (
-        "import triton; from stalerow.kernels.base.device import DeviceError, backend\n"
+        "import triton; from stalerow.kernels.own.devices import DeviceError, backend\n"
         "try: backend('interpreter')\n"
         "except DeviceError as error: print(error)"
     )

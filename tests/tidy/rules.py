@@ -60,12 +60,16 @@ def kernels_know_no_requests(repository: Repository) -> Iterator[str]:
 
 @rule
 def no_circles(repository: Repository) -> Iterator[str]:
-    """No modules import each other: when they are loaded, inside functions, or for annotations."""
+    """No modules import each other: when they are loaded, inside functions, by a name in a string, for annotations."""
     at_load, ever = defaultdict(set), defaultdict(set)
     for found in repository.imports():
         ever[found.importer].add(found.imported)
         if found.when == "load":
             at_load[found.importer].add(found.imported)
+    modules = {path: name for name, path in repository.modules.items()}
+    for path, tree in repository.python:
+        if path in modules:
+            ever[modules[path]].update(name for _, name in _module_names(tree) if name in repository.modules)
     for group in circles(at_load):
         yield f"import each other when loaded: {', '.join(sorted(group))}"
     for group in circles(ever):
@@ -74,14 +78,13 @@ def no_circles(repository: Repository) -> Iterator[str]:
 
 @rule
 def folders_import_one_way(repository: Repository) -> Iterator[str]:
-    """Folders of `simulator/` do not import each other."""
-    pairs = set()
+    """Folders of `simulator/` do not import each other, nor in a longer circle."""
+    edges: dict[str, set[str]] = defaultdict(set)
     for found in repository.imports():
         ends = [name.split(".") for name in _pair(found)]
         if all(len(end) > 3 and end[1] == "simulator" for end in ends) and ends[0][2] != ends[1][2]:
-            pairs.add((ends[0][2], ends[1][2]))
-    both = {(a, b) for a, b in pairs if a < b and (b, a) in pairs}
-    yield from (f"simulator/{a} and simulator/{b} import each other" for a, b in sorted(both))
+            edges[ends[0][2]].add(ends[1][2])
+    yield from (f"folders of simulator/ import each other: {', '.join(sorted(group))}" for group in circles(edges))
 
 
 @rule

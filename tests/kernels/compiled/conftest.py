@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from stalerow.kernels.base.device import DeviceError, backend
+from stalerow.kernels.base.device import DeviceError
+from stalerow.kernels.own.devices import backend
 
 sys.path.insert(0, str(Path(__file__).parent))
 

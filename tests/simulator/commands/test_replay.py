@@ -150,7 +150,7 @@ def talk(failure, answers):
         return next(left)
 
     out = Console(record=True, width=110, file=io.StringIO())
-    walk(failure.subject, failure.schedule, out, ask=ask, events=True)
+    walk(failure.subject.run, failure.schedule, out, ask=ask, events=True)
     return out.export_text(), asked
 
 
@@ -198,4 +198,4 @@ def test_the_end_of_input_ends_a_walk(failure):
     def ask(prompt):
         raise EOFError
 
-    walk(failure.subject, failure.schedule, Console(file=io.StringIO()), ask=ask, events=True)
+    walk(failure.subject.run, failure.schedule, Console(file=io.StringIO()), ask=ask, events=True)

@@ -9,45 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
-import msgspec
-
 from stalerow.simulator.campaign.workers import Workers
 from stalerow.simulator.errors import InternalError
-from stalerow.simulator.serve.acceptance import Acceptance
-from stalerow.simulator.serve.costs import Costs
-from stalerow.simulator.serve.listener import Listener
-from stalerow.simulator.serve.report import RunResult
-from stalerow.simulator.serve.settings import ServeOptions
-from stalerow.simulator.serve.workload import ServeRequest
+from stalerow.simulator.serve.job import ServeJob
 
 T = TypeVar("T")
-
-
-class ServeJob(msgspec.Struct, frozen=True, kw_only=True):
-    """One run. `max_concurrency` 0 sends every request when it arrives."""
-
-    kernels: str
-    device: str
-    options: ServeOptions
-    requests: tuple[ServeRequest, ...]
-    acceptance: Acceptance
-    costs: Costs
-    max_concurrency: int
-    seed: int
-
-
-def serve(job: ServeJob, listener: Listener | None = None) -> RunResult:
-    """Run one job in this process."""
-    from stalerow.simulator.serve.report import summarise
-    from stalerow.simulator.serve.serving import Serving
-    from stalerow.simulator.subject.subject import Subject
-
-    kernels = Subject(kernels=job.kernels, device=job.device).load()
-    serving = Serving(
-        job.requests, job.options, kernels, job.acceptance, job.costs, job.max_concurrency or None, job.seed, listener
-    )
-    serving.run()
-    return summarise(serving, job.max_concurrency, job.seed)
 
 
 def run_jobs(
@@ -79,4 +45,4 @@ def run_jobs(
 
 def _weight(job: ServeJob) -> float:
     steps = 1 / (job.max_concurrency or len(job.requests))
-    return job.options.pipeline_parallel_size**2 * steps * (1.0 if "req-idx" in job.kernels else 1.5)
+    return job.options.pipeline_parallel_size**2 * steps * (1.0 if "req-idx" in job.subject.kernels else 1.5)
