@@ -22,6 +22,7 @@ from stalerow.simulator.oracle.explain.evidence import Evidence, evidence
 from stalerow.simulator.oracle.explain.wording import stray_write
 from stalerow.simulator.oracle.shadow import Ran, Shadow
 from stalerow.simulator.oracle.slots import Slots
+from stalerow.simulator.oracle.tables import Tables
 from stalerow.simulator.oracle.violations import Marks, Violation
 from stalerow.simulator.oracle.watch import Watch
 from stalerow.simulator.rank.base import Rank
@@ -52,6 +53,7 @@ class RankJudge(Watch):
         self._shadow = Shadow(self.layout, rank.max_reqs, rank.max_blocks)
         self.shadow = self._shadow.pages
         self._slots = Slots(held(rank), planner, self.ledger)
+        self._tables = Tables(rank)
         self._viewed = held(rank) if rank.backend.on_host else None
         self._repeats = rank.ops.forward is forward
         self._prints = PagesFingerprint(self.layout)
@@ -71,6 +73,7 @@ class RankJudge(Watch):
         self.rank.pool.journal = None
         self._take(self.pages())
         self._slots.accept(held(self.rank))
+        self._tables.accept()
 
     def before(self, operation: Operation) -> None:
         if isinstance(operation, Forward) and self._repeats and self._as_meant(self.pages()):
@@ -83,6 +86,8 @@ class RankJudge(Watch):
             # An output in a slot that another request has taken is one violation, told by `counted`.
             if not (isinstance(operation, PostUpdate) and number.slot in self._misplaced):
                 self.report(slots.wrong_number(self.rank.index, operation, number))
+        for entry in self._tables.after(operation):
+            self.report(slots.wrong_entry(self.rank.index, operation, entry))
         if isinstance(operation, Indices):
             for violation in slots.wrong_indices(self.rank, self.ledger, self._evidence, operation, rows):
                 self.report(violation)

@@ -11,6 +11,7 @@ from stalerow.simulator.oracle.explain.wording import launch, violation
 from stalerow.simulator.oracle.kinds import Kind
 from stalerow.simulator.oracle.ledger import Ledger
 from stalerow.simulator.oracle.slots import WrongNumber
+from stalerow.simulator.oracle.tables import WrongEntry
 from stalerow.simulator.oracle.violations import Violation
 from stalerow.simulator.rank.base import Rank
 from stalerow.simulator.rank.batch import Batch
@@ -43,6 +44,17 @@ def wrong_number(rank: int, operation: Operation, wrong: WrongNumber) -> Violati
     if wrong.meant:
         text += f"; the request's own value is {wrong.wanted}"
     return violation(rank, operation, kind, text, request=wrong.request)
+
+
+def wrong_entry(rank: int, operation: Operation, wrong: WrongEntry) -> Violation:
+    """A launch has left another entry in a table than it was to, or changed one that it was not to touch."""
+    where = f"{wrong.array}, row {wrong.row}, column {wrong.column}"
+    if wrong.array == "lengths":
+        where = f"the length of row {wrong.column}"
+    whose = f" ({wrong.request})" if wrong.request else ""
+    did = "left" if wrong.meant else "changed"
+    text = f"{launch(operation)} on rank {rank} {did} {where}{whose}: {wrong.got} where it is to be {wrong.wanted}"
+    return violation(rank, operation, "wrong position", text, request=wrong.request)
 
 
 def wrong_slots(

@@ -56,7 +56,7 @@ class _Flip:
             self._left -= 1
             if self._left == -1:
                 pages = self._rank.pool.pages(self._rank.pool.array).reshape(-1)
-                pages[int(self._place * (pages.size - 1))] ^= 1
+                pages[int(self._place * (len(pages) - 1))] ^= 1
                 self.flipped = operation
 
         return msgspec.structs.replace(operation, run=run)
@@ -148,6 +148,22 @@ def some_index(random: Random) -> Callable[..., bool]:
     return damage
 
 
+def some_entry(array: str, random: Random) -> Callable[..., bool]:
+    """Changes an entry of a row that is used: of a table, or of the lengths."""
+
+    def damage(owner: Any, *args: Any) -> bool:
+        mapping = next(a for a in args if hasattr(a, "dtype") and str(a.dtype).endswith("int64"))
+        row = random.randrange(int((np.asarray(mapping) >= 0).sum()))
+        if array == "seq_lens":
+            args[-1][row] ^= random.randrange(1, 256)
+            return True
+        table = random.choice(owner.gathered)
+        table[row, 0] ^= random.randrange(1, 256) << random.choice((0, 8, 16))
+        return True
+
+    return damage
+
+
 def some_page(random: Random) -> Callable[..., bool]:
     def damage(slots: Any, binding: Any, *rest: Any) -> bool:
         pages = binding.pool.pages(np.asarray(binding.pool.array)).reshape(-1)
@@ -160,7 +176,13 @@ def some_page(random: Random) -> Callable[..., bool]:
 def blamed(kernels: KernelSet, call: str, array: str, seed: int) -> tuple[Operation, list[Violation]]:
     """The launch in which a byte was changed and what the oracle found at once, in the first schedule that has one."""
     random = Random(seed)
-    damage = {"pool": some_page, "state_indices": some_index}.get(array, lambda random: number_of(array, random))
+    damages = {
+        "pool": some_page,
+        "state_indices": some_index,
+        "gathered": lambda random: some_entry(array, random),
+        "seq_lens": lambda random: some_entry(array, random),
+    }
+    damage = damages.get(array, lambda random: number_of(array, random))
     part = "align" if hasattr(kernels.align, call) else "ops"
     for schedule in schedules(kernels, seed):
         damaging = _Damaging(getattr(kernels, part), call, random.randrange(4), damage(random))

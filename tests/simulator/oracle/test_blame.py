@@ -34,6 +34,8 @@ WRITTEN = [
     ("post_update", "total_len"),
     ("post_update", "last_token"),
     ("scatter_accepted", "num_accepted"),
+    ("gather", "gathered"),
+    ("seq_lens", "seq_lens"),
     ("advance_computed", "num_computed"),
     ("fill_accepted", "num_accepted"),
 ]
