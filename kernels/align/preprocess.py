@@ -9,8 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from stalerow.kernels.base.device import HostArray
-from stalerow.kernels.base.memory import SlotState
-from stalerow.kernels.own.update import live_rows
+from stalerow.kernels.base.memory import SlotState, live_rows
 
 
 def preprocess(

@@ -214,3 +214,10 @@ def addresses(arrays: list[Array], backend: Backend, name: str) -> Array:
     pointers = backend.from_host(np.array(values, dtype=np.int64))
     reaches(pointers, [Region(array, f"{name}[{number}]") for number, array in enumerate(arrays)])
     return pointers
+
+
+def live_rows(idx_mapping: HostArray, num_rows: int) -> tuple[HostArray, HostArray]:
+    """(rows, slots), int64: the batch rows below `num_rows` that have a slot."""
+    slots = idx_mapping[:num_rows]
+    rows = np.flatnonzero(slots >= 0)
+    return rows, slots[rows]

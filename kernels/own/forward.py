@@ -17,11 +17,10 @@ from typing import NamedTuple
 import numpy as np
 
 from stalerow.kernels.base.device import Array, HostArray
-from stalerow.kernels.base.memory import BlockTables, OutOfBounds, Pool, SlotState
+from stalerow.kernels.base.memory import BlockTables, OutOfBounds, Pool, SlotState, live_rows
 from stalerow.kernels.base.patterns import GOLDEN, pattern, signed, torn
 from stalerow.kernels.own.forward_classes import UnitClass, forward_classes
 from stalerow.kernels.own.forward_spans import KvSpans, takes_spans
-from stalerow.kernels.own.update import live_rows
 
 CARRY = signed(GOLDEN)
 

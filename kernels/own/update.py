@@ -10,14 +10,7 @@ from __future__ import annotations
 import numpy as np
 
 from stalerow.kernels.base.device import HostArray
-from stalerow.kernels.base.memory import OutOfBounds, SlotState
-
-
-def live_rows(idx_mapping: HostArray, num_rows: int) -> tuple[HostArray, HostArray]:
-    """(rows, slots), int64: the batch rows below `num_rows` that have a slot."""
-    slots = idx_mapping[:num_rows]
-    rows = np.flatnonzero(slots >= 0)
-    return rows, slots[rows]
+from stalerow.kernels.base.memory import OutOfBounds, SlotState, live_rows
 
 
 def seed_slots(

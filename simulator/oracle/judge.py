@@ -82,7 +82,7 @@ class RankJudge(Watch):
     def after(self, operation: Operation) -> None:
         super().after(operation)
         rows = self._worked_for(operation)
-        for number in self._slots.after(operation, self._viewed or held(self.rank), rows):
+        for number in self._slots.after(operation, self._viewed or held(self.rank), rows, self.rank.seeded):
             # An output in a slot that another request has taken is one violation, told by `counted`.
             if not (isinstance(operation, PostUpdate) and number.slot in self._misplaced):
                 self.report(slots.wrong_number(self.rank.index, operation, number))

@@ -2,7 +2,8 @@
 
 The numbers are the requests' own, from the plan; which slot a request has is said by the operations that fill it. A
 launch must write what follows for a request whose numbers were right before, and leave all others as they were. What
-is admitted is the worker's decision, and judged where it is used; slots that nobody holds may hold anything.
+is admitted is the worker's decision, and judged where it is used: the launch that seeds is held to what it was handed.
+Slots that nobody holds may hold anything.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from stalerow.simulator.rank.operations import (
     Preprocess,
     ScatterAccepted,
     Seed,
+    Seeded,
     Taken,
 )
 from stalerow.simulator.truth.plan import Planner, PlanRow
@@ -61,8 +63,13 @@ class Slots:
             wanted[...] = actual
         self._bytes.clear()
 
-    def after(self, operation: Operation, held: Held, rows: Sequence[PlanRow]) -> Iterator[WrongNumber]:
-        """Compare with what an operation has left; `rows` are those of its batch or output that it works for."""
+    def after(
+        self, operation: Operation, held: Held, rows: Sequence[PlanRow], seeded: Sequence[Seeded] = ()
+    ) -> Iterator[WrongNumber]:
+        """Compare with what an operation has left; `rows` are those of its batch or output that it works for.
+
+        seeded: what the last launch that seeds was handed.
+        """
         self._meant.clear()
         match operation:
             case Free() | Admit():
@@ -71,6 +78,13 @@ class Slots:
                 for slot, new, _ in operation.seats:
                     self._holders[slot] = new.request, self._ledger.incarnation[new.request]
                     self._given(slot, held)
+                for (slot, new, _), handed in zip(operation.seats, seeded):
+                    if handed.slot == slot:
+                        self._set(slot, **{name: getattr(handed, name) for name in handed._fields[1:]})
+                        known = new.prefill_token_ids
+                        if handed.total_len == len(known):
+                            self._wanted.token_ids[slot, : len(known)] = known
+                            self._meant.add((slot, "token_ids"))
             case CommitRows():
                 placed = _placed(operation.batch, rows)
                 self._holders = {slot: (row.request, row.incarnation) for slot, row in placed}

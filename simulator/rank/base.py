@@ -28,6 +28,7 @@ from stalerow.simulator.rank.operations import (
     Forward,
     Operation,
     Seat,
+    Seeded,
     TableWrite,
     Writes,
     Zero,
@@ -77,6 +78,7 @@ class Rank:
         self._allocate()
         self.binder = policy.binder(self)
         self.gathered_step: int | None = None
+        self.seeded: Sequence[Seeded] = ()
         self.harness: Harness
         self.arriving: Any = None
         self.leaving: Any = None

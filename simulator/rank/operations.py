@@ -48,6 +48,16 @@ class Seat(NamedTuple):
     freed_at: int | None
 
 
+class Seeded(NamedTuple):
+    """What the launch that seeds was handed for one request; fields as in `kernels.own.update.seed_slots`."""
+
+    slot: int
+    state_idx: int
+    num_accepted: int
+    num_computed: int
+    total_len: int
+
+
 class TableWrite(NamedTuple):
     """Block ids for columns `start` and following of a slot's row in a group's table."""
 

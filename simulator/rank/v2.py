@@ -29,6 +29,7 @@ from stalerow.simulator.rank.operations import (
     Sample,
     Seat,
     Seed,
+    Seeded,
     TableWrite,
     Taken,
 )
@@ -177,9 +178,10 @@ class RankV2(Rank):
             known = self.backend.to_host(self.slots.num_accepted)
             accepted = [self.policy.seed_accepted(new) for new in admitted]
             values = [known[s] if a is None else a for s, a in zip(slots, accepted)]
-            self.ops.seed_slots(
-                self.slots, where, columns, self.device(values, "int32"), counts, totals, token_array, count
-            )
+            taken = self.device(values, "int32")
+            self.ops.seed_slots(self.slots, where, columns, taken, counts, totals, token_array, count)
+            handed = (self.backend.to_host(array).tolist() for array in (where, columns, taken, counts, totals))
+            self.seeded = [Seeded(*row) for row in zip(*handed)]
 
         self.push(Seed(step=step, run=run, seats=seats))
 

@@ -78,13 +78,15 @@ def no_circles(repository: Repository) -> Iterator[str]:
 
 @rule
 def folders_import_one_way(repository: Repository) -> Iterator[str]:
-    """Folders of `simulator/` do not import each other, nor in a longer circle."""
+    """Folders of `simulator/` and of `kernels/` do not import each other, nor in a longer circle."""
     edges: dict[str, set[str]] = defaultdict(set)
     for found in repository.imports():
         ends = [name.split(".") for name in _pair(found)]
-        if all(len(end) > 3 and end[1] == "simulator" for end in ends) and ends[0][2] != ends[1][2]:
-            edges[ends[0][2]].add(ends[1][2])
-    yield from (f"folders of simulator/ import each other: {', '.join(sorted(group))}" for group in circles(edges))
+        if all(len(end) > 3 for end in ends):
+            folders = ["/".join(end[1:3]) for end in ends]
+            if folders[0] != folders[1]:
+                edges[folders[0]].add(folders[1])
+    yield from (f"folders import each other: {', '.join(sorted(group))}" for group in circles(edges))
 
 
 @rule

@@ -84,7 +84,16 @@ BROKEN = [
         first_line_of("kernels/base/device.py", "LATER = 'stalerow.kernels.compiled.launch'"),
         "stalerow.kernels.base.device, ",
     ),
-    ("folders_import_one_way", first_line_of(RANK, "import stalerow.simulator.run.simulation"), "oracle, rank, run"),
+    (
+        "folders_import_one_way",
+        first_line_of(RANK, "import stalerow.simulator.run.simulation"),
+        "simulator/oracle, simulator/rank",
+    ),
+    (
+        "folders_import_one_way",
+        first_line_of("kernels/align/indices.py", "import stalerow.kernels.own.update"),
+        "kernels/align, kernels/own",
+    ),
     (
         "packages_are_the_folders",
         added("simulator/new/__init__.py", '"""New."""\n'),

@@ -126,7 +126,8 @@ def number_of(array: str, random: Random) -> Callable[..., bool]:
     """Changes a number of a request that the launch works for, if that is of any consequence."""
 
     def damage(slots: Any, *args: Any) -> bool:
-        mapping = next(a for a in args if hasattr(a, "dtype") and str(a.dtype).endswith("int64"))
+        # The launch that seeds is told slots first, as int32; all others a mapping.
+        mapping = next((a for a in args if hasattr(a, "dtype") and str(a.dtype).endswith("int64")), args[0])
         live = [int(slot) for slot in mapping if slot >= 0]
         if array in ("src_col", "src_off"):
             # Precopy looks at the offset only where the column moves.
