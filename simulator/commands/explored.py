@@ -33,7 +33,7 @@ def report(path: str, search: Exploration | AloneSearch, saved: list[Path]) -> N
 
 def _page(file: Path, failing: Failing, subject: Subject, out: Console) -> Path | None:
     """The page of a failure saved in `file`, written beside it; None where to make it could end the process."""
-    from stalerow.simulator.draw.failing import failing_record
+    from stalerow.simulator.campaign.failing import failing_record
     from stalerow.simulator.draw.html import page
     from stalerow.simulator.subject.trust import replay_command
 

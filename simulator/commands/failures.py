@@ -113,8 +113,8 @@ def _print(listed: Sequence[Listed], removed: Sequence[Path], args: argparse.Nam
 
 def failing_page(failure: Failure, path: Path, out: Console) -> Path | None:
     """Write the page of a failure saved at `path` beside it; None if there is none to make in this process."""
+    from stalerow.simulator.campaign.failing import failing_record
     from stalerow.simulator.commands import display
-    from stalerow.simulator.draw.failing import failing_record
     from stalerow.simulator.draw.html import page
     from stalerow.simulator.subject.trust import replay_command
 

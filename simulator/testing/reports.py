@@ -45,7 +45,7 @@ def save_page(error: IsolationError, failure: Failure, path: Path, again: str) -
 
     None where to make it could end the process, as in `failing_record`.
     """
-    from stalerow.simulator.draw.failing import failing_record
+    from stalerow.simulator.campaign.failing import failing_record
     from stalerow.simulator.draw.html import page
     from stalerow.simulator.files import write_beside
 

@@ -88,6 +88,7 @@ TABLES = [
         ("        begin = end", "        pass"),
         ("nb = counts[group][slot]", "nb = counts[0][slot]"),
     ),
+    *of("kernels/base/memory.py", ("rows = np.flatnonzero(slots >= 0)", "rows = np.flatnonzero(slots > 0)")),
     *of(
         "kernels/own/update.py",
         ("slots.state_idx[slot] = state_idx[i]", "slots.state_idx[slot] = -1"),
@@ -105,7 +106,6 @@ TABLES = [
             "a row that samples nothing has the count 1 already, and the others are replaced before their next step",
         ),
         ("out[rows] = slots.num_computed[ids]", "out[rows] = slots.num_computed[rows]"),
-        ("rows = np.flatnonzero(slots >= 0)", "rows = np.flatnonzero(slots > 0)"),
     ),
 ]
 

@@ -3,8 +3,8 @@
 import pytest
 
 from stalerow.scenarios.loader import catalogue
+from stalerow.simulator.campaign.failing import failing_record
 from stalerow.simulator.commands.cli import main
-from stalerow.simulator.draw.failing import failing_record
 from stalerow.simulator.subject.subject import Subject
 
 SEED_BUG = catalogue()["stale-row"].schedule
