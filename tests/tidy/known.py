@@ -107,6 +107,9 @@ WRITTEN_TWICE = {
     ("kernels/own/operators_interpreted.py:InterpretedOperators", "kernels/own/operators_triton.py:TritonOperators"): (
         _TABLE
     ),
+    ("simulator/engine/recurrent.py:RecurrentManager.__init__", "simulator/engine/window.py:WindowManager.__init__"): (
+        "subclasses of one base are made of what it is made of, which the type check compares"
+    ),
     ("simulator/rank/operations.py", "simulator/rank/operations.py"): "a vocabulary: a struct for each kind, all alike",
     ("kernels/external/convention.py:convention", "kernels/own/forward_triton.py:TritonForward._launch"): (
         "ten arguments that are called what they are, alike by chance"

@@ -43,6 +43,7 @@ KILLERS: Mapping[str, tuple[str, ...]] = {
     "kernels/own/update_triton.py": _OWN,
     "kernels/base/binding.py": ("tests/kernels/base/test_binding.py", *_RUNS),
     "kernels/base/layout.py": ("tests/kernels/base/test_layout.py", *_RUNS),
+    "kernels/base/memory.py": _OWN,
     "simulator/rank/v2.py": _rank("staged_contents"),
     "simulator/rank/v1.py": _RUNS,
     "simulator/rank/ring.py": _rank("ring"),
