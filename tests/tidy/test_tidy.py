@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import definitions  # noqa: F401
 import known
 import pytest
 import twice  # noqa: F401

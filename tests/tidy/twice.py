@@ -92,7 +92,7 @@ def _within(outer: str, name: str) -> bool:
 
 
 def _says_much(shape: str) -> bool:
-    return len(TOKEN.findall(shape)) >= 3
+    return sum(token != "text" for token in TOKEN.findall(shape)) >= 3
 
 
 def _pairs(files: dict[str, tuple[Line, ...]]) -> Iterator[Pair]:

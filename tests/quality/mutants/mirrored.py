@@ -115,7 +115,7 @@ DRAW = [
     *own("simulator/draw/charset.py", ('("LC_ALL", "LC_CTYPE", "LANG")', '("LANG", "LC_CTYPE", "LC_ALL")')),
     *own("simulator/draw/clock.py", ("self._activations.get((rank - 1, step))", "self._activations.get((rank, step))")),
     *own("simulator/draw/events.py", ("        self._found = len(simulation.found)\n", "")),
-    *own("simulator/draw/failing.py", ("and record.violations[0].kind == kind", "")),
+    *own("simulator/campaign/failing.py", ("and record.violations[0].kind == kind", "")),
     *own(
         "simulator/draw/film.py",
         ("step = done.step if isinstance(done, Forward) else done.step - 1", "step = done.step"),

@@ -30,7 +30,7 @@ score = _module("score")
 HANDFUL = {
     "kernels/align/copy.py: begin = source": "precopy|postprocess",
     "kernels/align/postprocess.py: target = aligned": "postprocess",
-    "kernels/own/tables.py: nb = counts": "forward",
+    "kernels/own/tables.py: nb = counts": "gather",
     "simulator/rank/v2.py: self.computed[slot]": "forward",
     "simulator/engine/policies.py: return attention": "forward",
 }
