@@ -231,7 +231,7 @@ def _add(console: Console, args: argparse.Namespace) -> int:
 
     failure = failures.load(args.file).failure
     refuse_untrusted(failure.subject, str(args.file), args.trust)
-    name = args.name or re.sub(r"[^a-z0-9]+", "-", args.file.stem.lower()).strip("-")
+    name = args.name or re.sub(r"[^a-z0-9]+", "-", args.file.stem.lower())[:100].strip("-")
     if not re.fullmatch(r"[a-z0-9][a-z0-9._-]{0,99}", name):
         raise UsageError(f"--name {name[:100]!r}: give lower-case letters, digits, '-', '_' and '.', nothing else")
     path = args.folder / f"{name}.toml"
