@@ -13,7 +13,7 @@ from typing import Any
 from stalerow.kernels.sets import KernelSet
 from stalerow.simulator.engine.policies import Policies
 from stalerow.simulator.faults.base import Fault
-from stalerow.simulator.faults.hooks import ENGINE_POLICIES, Asked, check, needs_in_words, untested
+from stalerow.simulator.faults.hooks import ENGINE_POLICIES, Asked, check, has_what_it_needs, needs_in_words, untested
 from stalerow.simulator.rank.policy import RankPolicy
 from stalerow.simulator.run.outcome import FaultUse, Outcome, run
 from stalerow.simulator.schedule.values import Schedule
@@ -59,12 +59,12 @@ class Faults:
 
     def needs(self, schedule: Schedule) -> bool:
         """Whether every fault has what it needs in the schedule."""
-        return all(fault.needs(schedule) for fault in self.faults)
+        return all(has_what_it_needs(fault, schedule) for fault in self.faults)
 
     def lacked(self, schedule: Schedule) -> str:
         """What the first fault whose needs are not met lacks in the schedule, in words; "" if nothing is lacking."""
         for fault in self.faults:
-            if not fault.needs(schedule):
+            if not has_what_it_needs(fault, schedule):
                 return f"the schedule lacks what fault {fault.name!r} needs{needs_in_words(type(fault))}"
         return ""
 
@@ -81,7 +81,7 @@ class Faults:
             rank_policy=self.worker(asked),
             **options,
         )
-        uses = tuple(counts.use(fault.needs(schedule)) for fault, counts in zip(self.faults, asked))
+        uses = tuple(counts.use(has_what_it_needs(fault, schedule)) for fault, counts in zip(self.faults, asked))
         return replace(outcome, faults=uses) if uses else outcome
 
     def untested(self, uses: Sequence[FaultUse]) -> tuple[list[str], bool]:

@@ -11,14 +11,18 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields
+from pathlib import Path
 from typing import Any
 
 from stalerow.simulator.engine.policies import Policies
-from stalerow.simulator.errors import UsageError
+from stalerow.simulator.errors import BrokenRule, UsageError
 from stalerow.simulator.faults.base import Fault, Wrapped
+from stalerow.simulator.files import one_line
 from stalerow.simulator.oracle.explain.numbers import counted
 from stalerow.simulator.rank.policy import RankPolicy
+from stalerow.simulator.run.blame import innermost
 from stalerow.simulator.run.outcome import FaultUse
+from stalerow.simulator.schedule.values import Schedule
 
 ENGINE_POLICIES: Mapping[str, type[Any]] = {f.name: f.default_factory for f in fields(Policies)}  # type: ignore[misc]
 """Field of `Policies` to the class of the correct engine."""
@@ -129,7 +133,15 @@ class Asked:
 
         def method(*arguments: Any, **named: Any) -> Any:
             calls[hook] += 1
-            return original(*arguments, **named)
+            try:
+                return original(*arguments, **named)
+            except BrokenRule:
+                raise
+            except Exception as error:
+                # An assertion of the engine's scheduling is a finding, whoever makes it fail.
+                if hook.startswith("rank.") or not isinstance(error, AssertionError):
+                    _blame(self._fault, error)
+                raise
 
         return method
 
@@ -154,6 +166,24 @@ class Asked:
             return original(*arguments, **named)
 
         return launch
+
+
+def has_what_it_needs(fault: Fault, schedule: Schedule) -> bool:
+    """Whether a schedule has what a fault needs. Raises `UsageError` for a fault that cannot say."""
+    try:
+        return bool(fault.needs(schedule))
+    except Exception as error:
+        _blame(fault, error)
+        raise
+
+
+def _blame(fault: Fault, error: Exception) -> None:
+    """Raise `UsageError` for an exception that came out of a fault's own file."""
+    frame, file = innermost(error), inspect.getsourcefile(type(fault))
+    if file is not None and Path(file) == Path(frame.filename):
+        said = f": {one_line(error)}" if str(error) else ""
+        place = f"{Path(frame.filename).name}:{frame.lineno}"
+        raise UsageError(f"fault {fault.name!r} raised {type(error).__name__} at {place}{said}: correct it") from error
 
 
 def untested(uses: Sequence[FaultUse], needs: Mapping[str, str]) -> tuple[list[str], bool]:

@@ -39,9 +39,13 @@ def kernel_raised(rank: int, operation: Operation, error: BaseException) -> Viol
     )
 
 
-def _place(error: BaseException) -> str:
-    """File and line of the innermost frame that is neither a library's nor the simulator's."""
+def innermost(error: BaseException) -> traceback.FrameSummary:
+    """The innermost frame that is neither a library's nor the simulator's; any, if there is none."""
     frames = traceback.extract_tb(error.__traceback__)
     own = [f for f in frames if not f.filename.startswith((*_LIBRARIES, *_OURS, "<"))]
-    frame = (own or frames)[-1]
+    return (own or frames)[-1]
+
+
+def _place(error: BaseException) -> str:
+    frame = innermost(error)
     return f"{Path(frame.filename).name}:{frame.lineno}"

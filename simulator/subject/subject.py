@@ -57,9 +57,10 @@ class Subject(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         """What becomes of the faults in a schedule that lacks what one of them needs; () if it lacks nothing."""
         if not self.faults:
             return ()
+        from stalerow.simulator.faults.hooks import has_what_it_needs
         from stalerow.simulator.run.outcome import FaultUse
 
-        met = [(fault.name, fault.needs(schedule)) for fault in _faults(self.faults).faults]
+        met = [(fault.name, has_what_it_needs(fault, schedule)) for fault in _faults(self.faults).faults]
         return () if all(has for _, has in met) else tuple(FaultUse(name, has, {}) for name, has in met)
 
     def require(self, schedule: Schedule, name: str) -> None:

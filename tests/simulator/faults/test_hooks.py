@@ -227,3 +227,54 @@ def test_every_hook_of_a_rank_is_in_the_table_of_what_to_change() -> None:
             assert f"`{name}`" in text or f"RankPolicy.{name}`" in text, name
     assert all(hasattr(Fault, name) for name in WRAPS)
     assert Wrapped.__doc__
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (
+            "class P(RankPolicy):\n    def blocks_to_zero(self, step): return [1 / 0]\n"
+            "class A(Fault):\n    name = 'a'\n    rank = P",
+            "fault 'a' raised ZeroDivisionError at mine.py:6: division by zero: correct it",
+        ),
+        (
+            "class P(RankPolicy):\n    def blocks_to_zero(self, step): assert not step\n"
+            "class A(Fault):\n    name = 'a'\n    rank = P",
+            "fault 'a' raised AssertionError at mine.py:6: correct it",
+        ),
+        (
+            "class P(FreePolicy):\n    def settled_tokens(self, n, request): return request.settled\n"
+            "class A(Fault):\n    name = 'a'\n    engine = {'frees': P}",
+            "fault 'a' raised AttributeError at mine.py:6: 'Request' object has no attribute 'settled': correct it",
+        ),
+        (
+            "class P(RankPolicy):\n    def blocks_to_zero(self, step): return []\n"
+            "class A(Fault):\n    name = 'a'\n    rank = P\n    def needs(self, schedule): return schedule.ranks > 1",
+            "fault 'a' raised AttributeError at mine.py:10: 'Schedule' object has no attribute 'ranks': correct it",
+        ),
+    ],
+    ids=["rank", "assertion", "engine", "needs"],
+)
+@pytest.mark.parametrize("command", [("run", "3"), ("fuzz", "--runs", "1", "--jobs", "1")], ids=["run", "fuzz"])
+def test_a_fault_that_raises_is_a_mistake_in_its_file_and_not_the_tool_s(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch,
+    command: tuple[str, ...], text: str, said: str,
+) -> None:  # fmt: skip
+    monkeypatch.chdir(tmp_path)
+    arguments = ["--kernels", "reference:req-idx", "--fault", fault_file(tmp_path, text)]
+    assert main([*command, *arguments]) == 2
+    assert f"stalerow: error: {said}" in capsys.readouterr().err.splitlines()
+
+
+def test_an_assertion_of_the_engine_that_a_fault_makes_fail_is_a_finding(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    text = (
+        "class P(FreePolicy):\n    def settled_tokens(self, n, request):\n"
+        "        assert n < 9\n        return super().settled_tokens(n, request)\n"
+        "class A(Fault):\n    name = 'a'\n    engine = {'frees': P}"
+    )
+    arguments = ["--kernels", "reference:req-idx", "--quiet", "--fault", fault_file(tmp_path, text)]
+    assert main(["run", "3", *arguments]) == 1
+    assert "broken rule" in capsys.readouterr().out
