@@ -63,7 +63,7 @@ def _entry(
 
 def folder() -> Path:
     """Where compiled kernels are kept."""
-    from stalerow.kernels.external.cache import cache_root
+    from stalerow.kernels.base.cached import cache_root
 
     return cache_root() / "compiled"
 
@@ -108,7 +108,7 @@ def _read(path: Path) -> _Entry | None:
 
 
 def _write(path: Path, entry: _Entry) -> None:
-    from stalerow.kernels.external.cache import write_file
+    from stalerow.kernels.base.cached import write_file
 
     body = msgspec.msgpack.encode(entry)
     try:

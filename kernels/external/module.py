@@ -11,7 +11,8 @@ import sys
 from pathlib import Path
 from types import ModuleType
 
-from .cache import cache_root, write_file
+from stalerow.kernels.base.cached import cache_root, write_file
+
 from .extract import Extract
 from .source import EngineSource
 

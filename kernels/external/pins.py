@@ -8,7 +8,8 @@ import hashlib
 import json
 from pathlib import Path
 
-from .cache import write_file
+from stalerow.kernels.base.cached import write_file
+
 from .errors import DownloadError
 
 PINS = "pins.json"

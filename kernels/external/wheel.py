@@ -16,7 +16,8 @@ import tempfile
 import zipfile
 from pathlib import Path
 
-from .cache import cache_root, staged_folder
+from stalerow.kernels.base.cached import cache_root, staged_folder
+
 from .errors import DownloadError, SourceNotFound
 from .pins import intact, pin, refuse_other, sha256
 

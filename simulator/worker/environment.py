@@ -16,7 +16,7 @@ import zipfile
 from dataclasses import dataclass
 from pathlib import Path
 
-from stalerow.kernels.external.cache import cache_root, staged_folder
+from stalerow.kernels.base.cached import cache_root, staged_folder
 from stalerow.simulator.errors import UsageError
 
 BASE = "0.32.0"

@@ -80,11 +80,9 @@ def folders_import_one_way(repository: Repository) -> Iterator[str]:
     """Folders of `simulator/` and of `kernels/` do not import each other, nor in a longer circle."""
     edges: dict[str, set[str]] = defaultdict(set)
     for found in repository.imports():
-        ends = [name.split(".") for name in _pair(found)]
-        if all(len(end) > 3 for end in ends):
-            folders = ["/".join(end[1:3]) for end in ends]
-            if folders[0] != folders[1]:
-                edges[folders[0]].add(folders[1])
+        folders = ["/".join(name.split(".")[1:3]) for name in _pair(found)]
+        if folders[0] != folders[1] and all("/" in folder for folder in folders):
+            edges[folders[0]].add(folders[1])
     yield from (f"folders import each other: {', '.join(sorted(group))}" for group in circles(edges))
 
 

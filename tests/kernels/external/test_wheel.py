@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
+from stalerow.kernels.base import cached as cache_module
 from stalerow.kernels.external import DownloadError, SourceNotFound, describe
-from stalerow.kernels.external import cache as cache_module
 from stalerow.kernels.external import wheel as wheel_module
 from stalerow.kernels.external.pins import PINS
 

@@ -1,7 +1,7 @@
-"""Where what was taken from an engine stays: one folder per user, filled by rename, so never half there.
+"""Where what was taken from an engine, or compiled, stays: one folder per user, filled by rename, so never half there.
 
-Data comes from ``wheel`` (a release's source files) and ``extract`` (a module of kernels) and is read by
-``source`` and ``module``.
+Data comes from ``external.wheel`` (a release's source files), ``external.extract`` (a module of kernels) and
+``compiled.cache`` (machine code).
 """
 
 import os
