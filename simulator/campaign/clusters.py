@@ -8,6 +8,8 @@ that does not return within its `limit_s`, which ends its worker.
 from __future__ import annotations
 
 import logging
+import signal
+import threading
 import time
 from collections.abc import Callable
 from typing import Any, NamedTuple, Self
@@ -49,10 +51,14 @@ class RayCluster:
 
     def __enter__(self) -> Self:
         if self._own:
+            told = signal.getsignal(signal.SIGTERM)
             try:
                 self._ray.init(address=self._address, log_to_driver=False, logging_level=logging.ERROR)
             except (ConnectionError, ValueError, RuntimeError) as error:
                 raise UsageError(f"no Ray cluster at {self._address!r}: {error}") from None
+            # Ray's own handler ends the process at once, with what it has found untold.
+            if told is not None and threading.current_thread() is threading.main_thread():
+                signal.signal(signal.SIGTERM, told)
         self._run = self._ray.remote(max_retries=0, num_cpus=1)(guarded)
         return self
 

@@ -1,5 +1,7 @@
 """A cluster of several Ray nodes on one machine gives what one process gives, also when a node is killed midway."""
 
+import subprocess
+import sys
 import time
 from functools import partial
 
@@ -195,3 +197,22 @@ def test_without_a_cluster_there_is_one_line(monkeypatch):
     monkeypatch.setattr(ray, "init", lambda **options: (_ for _ in ()).throw(ConnectionError("nobody answers")))
     with pytest.raises(UsageError, match="no Ray cluster at 'auto': nobody answers"), RayCluster(do, "auto"):
         pass
+
+
+TOLD = """
+import os, signal, sys
+from stalerow.simulator.campaign.clusters import RayCluster
+
+signal.signal(signal.SIGTERM, signal.default_int_handler)
+with RayCluster(print, sys.argv[1]):
+    try:
+        os.kill(os.getpid(), signal.SIGTERM)
+    except KeyboardInterrupt:
+        print("goes on to say what it has")
+"""
+
+
+def test_a_campaign_that_is_told_to_end_keeps_what_it_has(cluster):
+    made, _ = cluster
+    done = subprocess.run([sys.executable, "-c", TOLD, made.address], capture_output=True, text=True, timeout=120)
+    assert (done.returncode, done.stdout) == (0, "goes on to say what it has\n"), done.stderr
