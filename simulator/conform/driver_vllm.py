@@ -158,6 +158,13 @@ class Released:
                 block_size=attention_size, num_kv_heads=2, head_size=32, dtype=bfloat16, page_size_padded=page
             )
 
+        spec = inspect.signature(api.interface.MambaSpec).parameters
+        checkpoints = {
+            name: o[name]
+            for name in ("num_prefill_checkpoint_blocks", "prefill_checkpoint_alignment")
+            if o[name] or name in spec
+        }
+
         def recurrent(page: int | None = None, kind: int = 0) -> Any:
             return api.interface.MambaSpec(
                 shapes=((3, 96), (4, 16, 16 - 4 * kind)),
@@ -167,8 +174,7 @@ class Released:
                 mamba_type=api.gdn_backend,
                 mamba_cache_mode="align",
                 num_speculative_blocks=o["K"],
-                num_prefill_checkpoint_blocks=o["num_prefill_checkpoint_blocks"],
-                prefill_checkpoint_alignment=o["prefill_checkpoint_alignment"],
+                **checkpoints,
             )
 
         def windowed(page: int | None = None) -> Any:
