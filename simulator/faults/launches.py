@@ -153,7 +153,7 @@ class OverlapShift(Fault):
         return _either(_RowByRowTriton, _RowByRow, kernels, schedule, self.name)
 
     def needs(self, schedule: Schedule) -> bool:
-        return schedule.pipeline.drafts > 1 and any(s.conv_width for s in schedule.layout.states)
+        return schedule.pipeline.drafts > 0 and any(s.conv_width for s in schedule.layout.states)
 
 
 class _NarrowProduct(ProgramAlign):
@@ -231,7 +231,7 @@ class PageStrideCopy(Fault):
         return _WholePage(kernels, schedule, self.name)
 
     def needs(self, schedule: Schedule) -> bool:
-        return any(not s.conv_width and s.offset for s in schedule.layout.states)
+        return any(s.offset for s in schedule.layout.states)
 
 
 class _SameBlockEarlyOut(ProgramAlign):

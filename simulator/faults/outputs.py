@@ -94,7 +94,7 @@ class _RawCounts(Wrapped):
 class ZeroAccept(Fault):
     """A row that sampled nothing stores an accepted count of 0, and the next step computes column - 1 from it.
 
-    Needs a prefill chunk that samples nothing, followed by a verification row: a prompt's one-token tail.
+    Needs a prefill chunk that samples nothing; without drafts the count is wrong too, though no column follows from it.
     """
 
     name = id = "zero-accept"
@@ -107,9 +107,6 @@ class ZeroAccept(Fault):
     def wrap_ops(self, kernels: KernelSet, schedule: Schedule) -> Operators:
         wrapped: Any = _RawCounts(kernels.ops, kernels)
         return wrapped
-
-    def needs(self, schedule: Schedule) -> bool:
-        return schedule.pipeline.drafts > 0
 
 
 class _AfterNextLaunch(RankPolicy):

@@ -15,19 +15,26 @@ STACK = """Current thread 0x00007f (most recent call first):
 """
 
 
+def taken(worker):
+    """What became of the task, past the note that it has begun."""
+    assert worker.pipe.poll(60)
+    assert worker.take() is None
+    assert worker.began is not None
+    assert worker.pipe.poll(60)
+    return worker.take()
+
+
 def test_a_process_answers_notes_its_task_and_is_gone_when_it_is_stopped(tmp_path):
     note = tmp_path / "note.txt"
     worker = Worker(len, note)
     try:
         assert worker.give(7, "four")
-        assert worker.pipe.poll(60)
-        done = worker.take()
+        done = taken(worker)
         assert (done.ticket, done.task, done.value, done.error, done.died) == (7, "four", 4, None, "")
         assert worker.at is None
         assert note.read_text() == "four\n"
         assert worker.give(8, 5)
-        assert worker.pipe.poll(60)
-        failed = worker.take()
+        failed = taken(worker)
         assert isinstance(failed.error, InternalError)
         assert "TypeError" in failed.trace
     finally:

@@ -13,7 +13,7 @@ FAULTY = Subject(kernels="reference:batch-row")
 
 @pytest.fixture(scope="module")
 def film():
-    return filmed(FAULTY, SCHEDULE)
+    return filmed(FAULTY.run, SCHEDULE)
 
 
 def test_there_is_a_frame_for_every_event_with_a_part_for_the_engine_and_every_rank(film):
@@ -62,12 +62,12 @@ def test_what_led_to_an_error_is_kept(monkeypatch):
             raise Ends
 
     monkeypatch.setattr(Film, "__call__", ending)
-    frames, outcome, error = filmed(FAULTY, SCHEDULE)
+    frames, outcome, error = filmed(FAULTY.run, SCHEDULE)
     assert (len(frames), outcome) == (5, None)
     assert isinstance(error, Ends)
 
 
 def test_a_mistake_before_the_first_event_leaves_none():
-    frames, outcome, error = filmed(Subject(kernels="no-such-kernels"), SCHEDULE)
+    frames, outcome, error = filmed(Subject(kernels="no-such-kernels").run, SCHEDULE)
     assert (frames, outcome) == ([], None)
     assert isinstance(error, UsageError)

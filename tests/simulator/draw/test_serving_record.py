@@ -10,15 +10,15 @@ from stalerow.simulator.draw.record import Executed, Prepared, Processed, Record
 from stalerow.simulator.draw.serving_record import STEPS_AFTER, STEPS_BEFORE, ServingRecorder
 from stalerow.simulator.serve.acceptance import from_mean
 from stalerow.simulator.serve.costs import Costs
+from stalerow.simulator.serve.job import ServeJob, serve
 from stalerow.simulator.serve.settings import ServeOptions
-from stalerow.simulator.serve.sweep import ServeJob, serve
+from stalerow.simulator.subject.subject import Subject
 
 OPTIONS = ServeOptions(
     pipeline_parallel_size=2, block_size=16, num_gpu_blocks=200, max_num_seqs=4, max_num_batched_tokens=64
 )
 JOB = ServeJob(
-    kernels="reference:req-idx",
-    device="auto",
+    subject=Subject(kernels="reference:req-idx"),
     options=OPTIONS,
     requests=small_requests(num_prompts=4, input_len=12, output_len=24, prefix_len=8),
     acceptance=from_mean(3.0, 4),

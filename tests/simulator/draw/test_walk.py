@@ -25,7 +25,7 @@ def walked(*answers: str, subject: Subject = FAULTY, until=None, events: bool = 
             raise EOFError
         return left.pop(0)
 
-    walk(subject, SCHEDULE, Console(file=out, width=100), until=until, ask=ask, events=events)
+    walk(subject.run, SCHEDULE, Console(file=out, width=100), until=until, ask=ask, events=events)
     return out.getvalue(), at
 
 
@@ -92,7 +92,7 @@ def test_an_answer_that_is_no_key_gets_the_keys():
 
 def test_where_nobody_can_be_asked_every_event_is_printed(last):
     out = io.StringIO()
-    walk(FAULTY, SCHEDULE, Console(file=out, width=100))
+    walk(FAULTY.run, SCHEDULE, Console(file=out, width=100))
     assert [int(n) for n in re.findall(r"^\[(\d+)\] ", out.getvalue(), re.MULTILINE)] == [*range(1, last + 1)]
 
 

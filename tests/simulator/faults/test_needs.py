@@ -10,6 +10,7 @@ from stalerow.scenarios.program import main
 from stalerow.simulator.campaign import failures
 from stalerow.simulator.schedule.file import to_json
 from stalerow.simulator.schedule.generate import from_seed
+from stalerow.simulator.subject.subject import Subject
 
 HEAD = """
 from stalerow.simulator.faults import Fault, Wrapped
@@ -170,3 +171,12 @@ def test_a_folder_s_failures_without_what_their_faults_need_are_not_run_and_not_
     assert "the schedule lacks what fault 'a' needs: a prompt" in capsys.readouterr().err
     assert main(["scenarios", "add", str(saved), "--trust", "--folder", str(tmp_path)]) == 2
     assert "lacks what fault 'a' needs" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("name", "seed"), [("overlap-shift", 2), ("page-stride-copy", 10), ("zero-accept", 5)])
+def test_what_shows_a_fault_has_what_it_needs(name: str, seed: int) -> None:
+    """Schedules that a narrower `needs` would skip: one draft, a conv state behind another, no drafts."""
+    subject = Subject(kernels="reference:req-idx", faults=(name,))
+    schedule = from_seed(seed)
+    assert subject.run(schedule).violations
+    assert subject.lacking(schedule) == ()

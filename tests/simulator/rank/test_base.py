@@ -112,8 +112,10 @@ def test_the_last_rank_samples_what_the_model_says():
 
 def test_numbers_of_a_request_are_those_of_its_slot():
     made = rank(pp=1)
-    assert made.slot_values("r0") is None
+    assert made.slot_index("r0") is None
     hand(made, step(1, (row("r0", 6),), new=(both().new[0],)))
     drain(made)
-    assert made.slot_values("r0") == {"state_idx": 1, "num_accepted": 1, "num_computed": 6}
+    slot = made.slot_index("r0")
+    told = [made.slots.state_idx, made.slots.num_accepted, made.slots.num_computed]
+    assert [int(made.backend.to_host(numbers)[slot]) for numbers in told] == [1, 1, 6]
     assert BLOCKS[0][1] == made.state_indices[0, 0, 0]

@@ -40,9 +40,9 @@ def test_a_release_that_is_not_fetched_names_the_command(python):
         environment("vllm==0.33.0", python)
 
 
-@pytest.mark.parametrize("number", ["0.29.0", "0.35.0", "banana", "0"])
+@pytest.mark.parametrize("number", ["0.28.0", "0.35.0", "banana", "0"])
 def test_other_releases_are_refused_by_number(python, number):
-    with pytest.raises(UsageError, match=r"known are the releases from 0\.30 to 0\.34"):
+    with pytest.raises(UsageError, match=r"known are the releases from 0\.29 to 0\.34"):
         environment(f"vllm=={number}", python)
 
 

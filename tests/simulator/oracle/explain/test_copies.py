@@ -46,6 +46,7 @@ def both(source: int, target: int, bias: int = 0) -> tuple[StateCopy, StateCopy]
     [
         (THEIRS, TARGET, "cross-request copy"),
         (SOURCE, THEIRS, "cross-request copy"),
+        (THEIRS, NOBODYS, "cross-request copy"),
         (SOURCE, NOBODYS, "use after free"),
         (SOURCE, 0, "null block write"),
         (SOURCE, 4, "wrong position"),
