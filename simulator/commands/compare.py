@@ -98,7 +98,7 @@ def execute(args: argparse.Namespace) -> int:
     except KeyboardInterrupt:
         interrupted = True
     table = list(rows.values())
-    print_comparison(table, settings)
+    print_comparison(table, settings, ended=not interrupted)
     if args.json:
         from stalerow.simulator.commands import answers
 

@@ -27,8 +27,11 @@ def console() -> Console:
     return Console(width=PLAIN_WIDTH, highlight=False)
 
 
-def print_comparison(rows: Sequence[Row], settings: Sequence[Setting]) -> None:
-    """The table, the first violation's drawing, and the command that replays it; a row for each setting."""
+def print_comparison(rows: Sequence[Row], settings: Sequence[Setting], ended: bool = True) -> None:
+    """The table, the first violation's drawing, and the command that replays it; a row for each setting.
+
+    Without a violation, a comparison that was cut off (not `ended`) has no verdict.
+    """
     out = console()
     table = Table(box=box.SIMPLE_HEAD)
     for name in ("kernels", "runner", "PP"):
@@ -61,6 +64,8 @@ def print_comparison(rows: Sequence[Row], settings: Sequence[Setting]) -> None:
             )
     failing = [(row, setting) for row, setting in zip(rows, settings, strict=True) if row.first is not None]
     if not failing:
+        if not ended:
+            return
         ran = any(row.schedules for row in rows)
         out.print("no state crossed requests" if ran else "nothing was run: none of the schedules can be")
         return

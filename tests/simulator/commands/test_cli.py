@@ -175,3 +175,26 @@ def test_an_interrupted_comparison_keeps_its_table(
     assert code == 130
     assert "interrupted: the table is of 16 of 32 runs" in capsys.readouterr().out
     assert [row["schedules"] for row in json.loads((tmp_path / "t.json").read_text())["rows"]] == [8, 8]
+
+
+@pytest.mark.parametrize("runs", [0, 1])
+def test_an_interrupted_comparison_without_a_violation_has_no_verdict(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, runs: int
+) -> None:
+    from stalerow.simulator.campaign import compare
+
+    run_seeds, calls = compare.run_seeds, []
+
+    def interrupted(setting, seeds):  # type: ignore[no-untyped-def]
+        calls.append(setting)
+        if len(calls) > runs:
+            raise KeyboardInterrupt
+        return run_seeds(setting, seeds)
+
+    monkeypatch.setattr(compare, "run_seeds", interrupted)
+    code = main(["compare", "--kernels", "reference:req-idx", "--pp", "1", "--seeds", "0:16", "--jobs", "1"])
+    told = capsys.readouterr().out
+    assert code == 130
+    assert "interrupted: the table is of" in told
+    assert "no state crossed requests" not in told
+    assert "nothing was run" not in told
